@@ -26,6 +26,11 @@ class ObjectId(NamedTuple):
         return f"{self.owner:016x}{self.seq:016x}"
 
 
+def item_object(owner: int, stream: int, index: int) -> ObjectId:
+    """Name the result of one item of a task array, should it lie in the store."""
+    return ObjectId(owner, 1 << 63 | stream << 40 | index)
+
+
 class Span(NamedTuple):
     """``count`` consecutive tasks of one stream and attempt: indices first, first + stride, …"""
 

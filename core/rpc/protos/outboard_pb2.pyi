@@ -37,6 +37,7 @@ RESUME: FrameType
 RETURNED: FrameType
 SEGMENT: FrameType
 SHUTDOWN: FrameType
+STARTED: FrameType
 STATUS: FrameType
 STATUS_REPLY: FrameType
 STORE_FULL: FrameType
@@ -57,14 +58,16 @@ class Adopt(_message.Message):
     def __init__(self, adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ...) -> None: ...
 
 class Adoption(_message.Message):
-    __slots__ = ["pending", "ref", "value"]
+    __slots__ = ["borrower", "pending", "ref", "value"]
+    BORROWER_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     REF_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    borrower: int
     pending: bool
     ref: Ref
     value: bytes
-    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., value: _Optional[bytes] = ..., pending: bool = ...) -> None: ...
+    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., value: _Optional[bytes] = ..., pending: bool = ..., borrower: _Optional[int] = ...) -> None: ...
 
 class Announce(_message.Message):
     __slots__ = ["announced"]
@@ -185,20 +188,22 @@ class Descriptor(_message.Message):
     def __init__(self, owner: _Optional[int] = ..., seq: _Optional[int] = ..., version: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ..., nbytes: _Optional[int] = ..., node: _Optional[int] = ...) -> None: ...
 
 class Done(_message.Message):
-    __slots__ = ["attempt", "first", "seconds", "stream", "stride", "values"]
+    __slots__ = ["attempt", "first", "mixed", "seconds", "stream", "stride", "values"]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
+    MIXED_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     STRIDE_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     first: int
+    mixed: bool
     seconds: float
     stream: int
     stride: int
     values: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, stream: _Optional[int] = ..., first: _Optional[int] = ..., attempt: _Optional[int] = ..., stride: _Optional[int] = ..., values: _Optional[_Iterable[bytes]] = ..., seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, stream: _Optional[int] = ..., first: _Optional[int] = ..., attempt: _Optional[int] = ..., stride: _Optional[int] = ..., values: _Optional[_Iterable[bytes]] = ..., seconds: _Optional[float] = ..., mixed: bool = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ["cause", "pickled", "text", "traceback", "type_name", "value_repr"]
@@ -235,22 +240,20 @@ class Extent(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ["adopted", "announced", "borrowed", "done", "packet", "packet_done", "unpinned"]
+    __slots__ = ["adopted", "announced", "done", "packet", "packet_done", "unpinned"]
     ADOPTED_FIELD_NUMBER: _ClassVar[int]
     ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
-    BORROWED_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     PACKET_DONE_FIELD_NUMBER: _ClassVar[int]
     PACKET_FIELD_NUMBER: _ClassVar[int]
     UNPINNED_FIELD_NUMBER: _ClassVar[int]
     adopted: _containers.RepeatedCompositeFieldContainer[Adoption]
     announced: _containers.RepeatedCompositeFieldContainer[Descriptor]
-    borrowed: _containers.RepeatedCompositeFieldContainer[Ref]
     done: _containers.RepeatedCompositeFieldContainer[Done]
     packet: int
     packet_done: bool
     unpinned: _containers.RepeatedCompositeFieldContainer[Ref]
-    def __init__(self, done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., borrowed: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., unpinned: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., packet: _Optional[int] = ..., packet_done: bool = ...) -> None: ...
+    def __init__(self, done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., unpinned: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., packet: _Optional[int] = ..., packet_done: bool = ...) -> None: ...
 
 class GetKind(_message.Message):
     __slots__ = ["id", "owner"]
@@ -502,16 +505,18 @@ class Outcome(_message.Message):
     def __init__(self, value: _Optional[_Union[Parcel, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class Parcel(_message.Message):
-    __slots__ = ["buffers", "refs", "stored", "stream"]
+    __slots__ = ["buffers", "inputs", "refs", "stored", "stream"]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
     REFS_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     buffers: _containers.RepeatedCompositeFieldContainer[Buffer]
+    inputs: _containers.RepeatedScalarFieldContainer[bytes]
     refs: _containers.RepeatedCompositeFieldContainer[Ref]
     stored: Descriptor
     stream: bytes
-    def __init__(self, stream: _Optional[bytes] = ..., stored: _Optional[_Union[Descriptor, _Mapping]] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., refs: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ...) -> None: ...
+    def __init__(self, stream: _Optional[bytes] = ..., stored: _Optional[_Union[Descriptor, _Mapping]] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., refs: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., inputs: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Peer(_message.Message):
     __slots__ = ["incarnation"]
@@ -604,12 +609,14 @@ class StoreFull(_message.Message):
     def __init__(self, needed_nbytes: _Optional[int] = ..., free_nbytes: _Optional[int] = ..., capacity_nbytes: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ["announced", "intervals"]
+    __slots__ = ["announced", "intervals", "packet"]
     ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
+    PACKET_FIELD_NUMBER: _ClassVar[int]
     announced: _containers.RepeatedCompositeFieldContainer[Descriptor]
     intervals: _containers.RepeatedCompositeFieldContainer[Interval]
-    def __init__(self, intervals: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ...) -> None: ...
+    packet: int
+    def __init__(self, intervals: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., packet: _Optional[int] = ...) -> None: ...
 
 class Unbind(_message.Message):
     __slots__ = ["force", "id"]
@@ -628,7 +635,7 @@ class Want(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ["initial_credit", "node", "protocol", "python", "release", "store_nbytes", "totals"]
+    __slots__ = ["address", "host", "initial_credit", "node", "protocol", "python", "release", "store_nbytes", "totals", "you"]
     class TotalsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -636,6 +643,8 @@ class Welcome(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     INITIAL_CREDIT_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
@@ -643,6 +652,9 @@ class Welcome(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     STORE_NBYTES_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
+    YOU_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    host: str
     initial_credit: int
     node: int
     protocol: int
@@ -650,7 +662,8 @@ class Welcome(_message.Message):
     release: str
     store_nbytes: int
     totals: _containers.ScalarMap[str, int]
-    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., node: _Optional[int] = ..., totals: _Optional[_Mapping[str, int]] = ..., initial_credit: _Optional[int] = ..., store_nbytes: _Optional[int] = ...) -> None: ...
+    you: int
+    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., node: _Optional[int] = ..., totals: _Optional[_Mapping[str, int]] = ..., initial_credit: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., you: _Optional[int] = ..., address: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
 
 class WorkerStatus(_message.Message):
     __slots__ = ["binding", "owner", "pid", "state", "worker"]

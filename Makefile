@@ -1,0 +1,95 @@
+# Needs Python 3.11 or later, git and make; everything else goes into folders of the checkout. Nothing needs root.
+
+PYTHON ?= python3
+PROCESSES ?=
+SEEDS ?= 200
+ARGS ?=
+PEERS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PROTO_READY := .venv-proto/.ready
+PEERS_READY := .venv-peers/.ready
+CODE := core backends tests tools examples benchmarks
+PIP := pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check format lint types proto proto-check architecture states states-check \
+	readme-figures readme-figures-check wheel bench simulate fmt clean
+
+help:  ## show what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(firstword $(MAKEFILE_LIST)) | awk -F': ' '{printf "%-22s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Outboard needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/$(PIP) -e '.[dev]'
+	@touch $@
+
+$(PROTO_READY): tools/proto-requirements.txt
+	$(PYTHON) -m venv .venv-proto
+	.venv-proto/bin/pip install --quiet --disable-pip-version-check -r tools/proto-requirements.txt
+	@touch $@
+
+$(PEERS_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/$(PIP) numpy psutil ray
+	@touch $@
+
+venv: $(READY)  ## make the environment for development (.venv)
+
+demo: $(READY)  ## model search over the digits on every CPU, with a heat map
+	$(BIN)/python examples/model_search.py $(if $(PROCESSES),--processes $(PROCESSES)) $(ARGS)
+
+test: $(READY)  ## run the tests (ARGS=… goes to pytest)
+	$(BIN)/pytest $(ARGS)
+
+check: format lint types proto-check states-check readme-figures-check architecture wheel  ## all that must pass but the tests
+
+format: $(READY)
+	$(BIN)/ruff format --check $(CODE)
+
+lint: $(READY)
+	$(BIN)/ruff check $(CODE)
+
+types: $(READY)  ## mypy --strict over the package as it is imported
+	$(BIN)/python tools/types_tree.py build/types
+	cd build/types && ../../$(BIN)/mypy --strict --config-file ../../pyproject.toml -p outboard
+
+proto: $(PROTO_READY)  ## generate the messages from core/rpc/protos/outboard.proto (Python 3.11)
+	.venv-proto/bin/python tools/proto.py
+
+proto-check: $(PROTO_READY)
+	.venv-proto/bin/python tools/proto.py --check
+
+architecture: $(READY)
+	$(BIN)/pytest -q tests/test_architecture.py
+
+states: $(READY)  ## draw docs/states.md from the table of transitions
+	$(BIN)/python tools/state_diagram.py
+
+states-check: $(READY)
+	$(BIN)/python tools/state_diagram.py --check
+
+readme-figures: $(READY)  ## fill the README's table from benchmarks/results.json
+	$(BIN)/python tools/readme_figures.py
+
+readme-figures-check: $(READY)
+	$(BIN)/python tools/readme_figures.py --check
+
+wheel: $(READY)  ## build the wheel and import every module from it
+	$(BIN)/python tools/check_wheel.py
+
+bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools; PEERS=1 adds Ray
+	$(BIN)/python -m benchmarks --out build/bench.json $(ARGS)
+
+simulate: $(READY)  ## drive the machines through seeds of faults (SEEDS=200)
+	$(BIN)/python -m outboard.testing.simulate --seeds $(SEEDS)
+
+fmt: $(READY)  ## format, and mend what lint can mend
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+clean:  ## remove what was built (environments too)
+	rm -rf build dist .venv .venv-proto .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

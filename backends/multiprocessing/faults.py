@@ -1,0 +1,78 @@
+"""How a task's failure looks in `multiprocessing`'s words."""
+
+from __future__ import annotations
+
+import reprlib
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing import pool as standard
+from typing import Any
+
+from outboard.errors import RemoteTraceback as CoreTraceback
+from outboard.errors import SerializationError, TaskCancelledError, WorkerLostError
+
+# The type checker's stubs leave these two out.
+MaybeEncodingError: Any = standard.MaybeEncodingError  # type: ignore[attr-defined]
+RemoteTraceback: Any = standard.RemoteTraceback  # type: ignore[attr-defined]
+
+#: Characters of a callable's argument that an error repeats.
+_REPR_MAX = 80
+
+_shortened = reprlib.Repr()
+_shortened.maxstring = _shortened.maxother = _shortened.maxlong = _REPR_MAX
+
+
+def translated(error: BaseException, name_call: Callable[[], tuple[str, int | None]] | None = None) -> BaseException:
+    """Return what the standard pool would raise for the failure, or the nearest that it has no word for.
+
+    `name_call` tells the call and its index, and is asked only when its worker was lost.
+    """
+    if isinstance(error, SerializationError):
+        error = _serialization(error)
+    elif isinstance(error, WorkerLostError) and name_call is not None:
+        task, index = name_call()
+        error.task, error.index = task or error.task, index
+    cause = error.__cause__
+    if isinstance(cause, CoreTraceback):
+        error.__cause__ = RemoteTraceback(str(cause))
+    return error
+
+
+def _serialization(error: SerializationError) -> BaseException:
+    if error.what == "result":
+        encoding: Exception = MaybeEncodingError(error.reason, None)
+        reason = str(error) if error.reason is None else repr(error.reason)
+        # Its constructor takes reprs, but what is known here are the reprs themselves.
+        encoding.__dict__.update(exc=reason, value=error.value_repr)
+        encoding.args = (reason, error.value_repr)
+        return encoding
+    return error if error.reason is None else error.reason
+
+
+def terminated() -> TaskCancelledError:
+    """Make the error of everything that had not finished when its pool was terminated."""
+    return TaskCancelledError("the pool was terminated before this had finished")
+
+
+def describe_call(function: Any, args: Sequence[Any]) -> str:
+    """Write a call for people: ``train(3)``; never raises."""
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    try:
+        inside = ", ".join(map(_shortened.repr, args))
+    except Exception:
+        inside = "…"
+    return f"{name}({inside})"
+
+
+def describe_item(function: Any, item: Any, *, is_spread: bool) -> str:
+    """Write the call for one item of a map (or starmap) for people."""
+    return describe_call(function, item if is_spread and isinstance(item, (tuple, list)) else (item,))
+
+
+def run_callback(callback: Callable[[Any], object], value: Any) -> None:
+    """Call the user's callback; what it raises goes to `threading.excepthook`, and the pool goes on."""
+    try:
+        callback(value)
+    except BaseException as error:
+        thread = threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))

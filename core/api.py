@@ -1,0 +1,150 @@
+"""The public calls. Each finds this process's engine, which starts with the first of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from . import engine as engines
+from .errors import ShutdownError
+from .options import Settings, TaskOptions
+from .refs import ObjectRef
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus: float | None = None,
+         resources: dict[str, float] | None = None, store_memory: int | float | str | None = None,
+         ignore_reinit_error: bool = False, **settings: Any) -> dict[str, Any]:  # fmt: skip
+    """Start this process's engine with settings of its own; without this call the first use starts it.
+
+    Args:
+        address: None for an embedded cluster, ``"inline"`` to run everything in this process, in order.
+        num_cpus, num_gpus, resources: what the embedded cluster offers; None for what this machine has.
+        store_memory: room for stored objects: bytes, ``"512MiB"``, or a fraction of the memory.
+        ignore_reinit_error: return what runs already instead of raising.
+        settings: further fields of `outboard.options.Settings`.
+    Returns:
+        ``{"nodes": …, "resources": …}`` of the cluster.
+    Raises:
+        RuntimeError: this process has an engine already.
+        ValueError: unknown or malformed setting.
+    """
+    engine = engines.peek()
+    if engine is not None and not ignore_reinit_error:
+        raise RuntimeError("outboard is initialised already: call outboard.shutdown() first, or pass ignore_reinit_error=True")
+    if engine is None:
+        loaded = Settings.load(address=address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources,
+                               store_memory=store_memory, **settings)  # fmt: skip
+        engines.install(engines.start(loaded))
+        engine = engines.current()
+    return {"resources": engine.cluster_resources()}
+
+
+def shutdown() -> None:
+    """End this process's engine and the embedded cluster with it; the next call starts a new one. Repeatable."""
+    engine = engines.clear()
+    if engine is not None:
+        engine.shutdown()
+
+
+def is_initialized() -> bool:
+    """Whether this process has an engine."""
+    return engines.peek() is not None
+
+
+def put(value: Any) -> ObjectRef:
+    """Store one value and return a reference that any task may take as an argument. See `Engine.put`."""
+    return engines.current().put(value)
+
+
+@overload
+def get(refs: ObjectRef, timeout: float | None = None) -> Any: ...
+@overload
+def get(refs: list[ObjectRef], timeout: float | None = None) -> list[Any]: ...
+def get(refs: ObjectRef | list[ObjectRef], timeout: float | None = None) -> Any:
+    """Return the value of a reference, or the values of a list of them. See `Engine.get`."""
+    return engines.current().get(refs, timeout)
+
+
+def wait(refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    """Wait for some of several references; returns (ready, others). See `Engine.wait`."""
+    return engines.current().wait(refs, num_returns, timeout)
+
+
+def cancel(ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancel the task that makes an object, unless it has finished. See `Engine.cancel`."""
+    engines.current().cancel(ref, force=force, recursive=recursive)
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Describe the nodes of the cluster. See `Engine.nodes`."""
+    return engines.current().nodes()
+
+
+def cluster_resources() -> dict[str, float]:
+    """Give the amounts of all resources of the cluster."""
+    return engines.current().cluster_resources()
+
+
+def available_resources() -> dict[str, float]:
+    """Give the amounts that no task holds now."""
+    return engines.current().available_resources()
+
+
+class RemoteFunction(Generic[P, R]):
+    """A function whose `remote` runs it as a task; made by `remote`.
+
+    Calling it directly is a TypeError; the function itself is ``__wrapped__``.
+    """
+
+    def __init__(self, function: Callable[P, R], options: TaskOptions) -> None:
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"<RemoteFunction {getattr(self.__wrapped__, '__qualname__', self.__wrapped__)}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        name = getattr(self.__wrapped__, "__name__", "f")
+        raise TypeError(f"call {name}.remote(...) to run it as a task, or {name}.__wrapped__(...) to run it here")
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Start a task and return its reference: a list for ``num_returns`` above 1, None for 0."""
+        return engines.current().submit(self.__wrapped__, args, kwargs, self._options)
+
+    def options(self, **options: Any) -> RemoteFunction[P, R]:
+        """Return the same function with other options. See `TaskOptions`."""
+        return RemoteFunction(self.__wrapped__, self._options.merged(**options))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteFunction, (self.__wrapped__, self._options)
+
+
+def remote(function: Any = None, /, **options: Any) -> Any:
+    """Make a function remote, or a decorator that does: ``@remote`` and ``@remote(num_cpus=2)`` alike.
+
+    Args:
+        function: what the tasks run; it is pickled once per client.
+        options: fields of `TaskOptions`; unknown ones are a ValueError that names the valid ones.
+    """
+    merged = TaskOptions().merged(**options)
+    if function is None:
+        return lambda decorated: _make_remote(decorated, merged)
+    return _make_remote(function, merged)
+
+
+def _make_remote(function: Any, options: TaskOptions) -> Any:
+    if isinstance(function, type):
+        from .actors import RemoteClass
+
+        return RemoteClass(function, options)
+    if not callable(function):
+        raise TypeError(f"remote() takes a function or a class, not {type(function).__name__}")
+    return RemoteFunction(function, options)
+
+
+__all__ = ["ObjectRef", "RemoteFunction", "ShutdownError"]

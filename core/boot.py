@@ -1,0 +1,49 @@
+"""First steps of an embedded node, before anything heavy is imported: the template is forked from a nearly empty process.
+
+Started by `embedded.start` as ``python -c`` with descriptors of the client's link and pidfd, and the settings as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from typing import NamedTuple
+
+from .process.board import Board
+from .process.spawn import WORKER_ENTRY, WORKER_MODULES, fork_template
+from .rpc.sockets import listen
+
+
+class Boot(NamedTuple):
+    """What the node takes over from its first steps."""
+
+    client: socket.socket
+    client_pidfd: int | None
+    folder: str
+    listener: socket.socket
+    board: Board
+    template_pid: int
+    template_control: socket.socket
+
+
+def main(link_fd: int, pidfd: int, settings_json: str) -> None:
+    """Fork the template, then be the node until the client that started this process ends."""
+    settings = json.loads(settings_json)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to answer
+    client = socket.socket(fileno=link_fd)
+    parent = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
+    folder = os.path.join(parent, f"outboard-{os.urandom(8).hex()}")
+    listener = listen(os.path.join(folder, "node.sock"))
+    board = Board.create()
+    unwanted = [link_fd, listener.fileno()] + ([pidfd] if pidfd >= 0 else [])
+    template_pid, control = fork_template(
+        WORKER_ENTRY, folder=folder, board_fd=board.fd, modules=WORKER_MODULES, unwanted_fds=unwanted
+    )
+    boot = Boot(client, pidfd if pidfd >= 0 else None, folder, listener, board, template_pid, control)
+    from .node import run
+
+    run(boot, settings)
+    sys.exit(0)

@@ -1,0 +1,300 @@
+"""The Engine protocol: all that backends and the public calls build on, and the engine of this process.
+
+An engine runs tasks somewhere: the native client on an embedded or running cluster, `InlineEngine` in the calling
+process. The docstrings are the contract that both keep; `tests/conformance/test_engine.py` checks it.
+
+Finalisers may run in any thread under any lock. So these, and only these, are safe in one: `Engine.dropped.append`,
+`Engine.unbind`, and dropping the last reference to a `TaskArray`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+
+from .options import INLINE_ADDRESS, Settings, TaskOptions
+
+if TYPE_CHECKING:
+    from .refs import ObjectRef
+
+
+class Completion(NamedTuple):
+    """How one task came out: `value` is its result, or its exception when `ok` is false."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks of a completion
+    ok: bool
+    value: Any
+
+
+class Binding:
+    """Workers set apart for one caller: they run its initializer and only its tasks.
+
+    Attributes:
+        id: number within this engine. processes: most workers at a time. label: shown to people.
+        owner: incarnation of the client, as `Engine.nodes` names it; 0 for engines without.
+        failed: the exception of the initializer once it has raised; every call on the binding then fails with it.
+    """
+
+    __slots__ = ("__weakref__", "failed", "id", "label", "owner", "processes")
+
+    def __init__(self, id: int, processes: int, label: str = "", owner: int = 0) -> None:
+        self.id = id
+        self.processes = processes
+        self.label = label
+        self.owner = owner
+        self.failed: BaseException | None = None
+
+    def __repr__(self) -> str:
+        state = "failed" if self.failed is not None else "up"
+        return f"<Binding {self.id} {self.label!r} processes={self.processes} {state}>"
+
+
+class TaskArray(Protocol):
+    """Calls of one function, appended as the caller likes; each item is one task: ``function(item)``.
+
+    Appending and taking may happen in different threads at once. Dropping the last reference closes the array; what
+    was appended still runs.
+    """
+
+    @property
+    def count(self) -> int:
+        """Items appended so far."""
+
+    @property
+    def finished(self) -> int:
+        """Items that have a result, failed or were cancelled so far, taken or not."""
+
+    def extend(self, items: Iterable[Any]) -> int:
+        """Append items and return how many.
+
+        Items are kept by reference and pickled when they are sent; one that does not pickle completes with
+        `SerializationError`. After `cancel` items complete at once as cancelled.
+
+        Raises:
+            ValueError: the array was closed.
+        """
+
+    def close(self) -> None:
+        """Promise that no more items come. Repeatable."""
+
+    def take(self, timeout: float | None = None) -> list[Completion]:
+        """Remove and return the completions that are there, in order of completion; block for at least one.
+
+        Returns an empty list when every item appended so far has been taken.
+
+        Raises:
+            GetTimeoutError: none came within so many seconds.
+        """
+
+    def take_nowait(self) -> list[Completion]:
+        """Remove and return the completions that are there, perhaps none; never blocks."""
+
+    def cancel(self, *, kill_after: float | None = 1.0) -> None:
+        """Complete everything that is not finished with `TaskCancelledError`, at once.
+
+        Running items are interrupted; a process that has not come back after `kill_after` seconds is killed and
+        replaced (None: never).
+        """
+
+    def set_done_callback(self, callback: Callable[[list[Completion]], None]) -> None:
+        """Deliver all completions in the engine's callback thread instead of through `take`, each one once.
+
+        To be called at most once and before anything was taken; what is there already is delivered too.
+        """
+
+
+class Engine(Protocol):
+    """Runs tasks and keeps objects. All methods are thread-safe."""
+
+    dropped: deque[tuple[int, int]]
+    """(owner, seq) of references that ended, to be drained by the engine."""
+
+    def put(self, value: Any) -> ObjectRef:
+        """Store one value; TypeError for a reference, `SerializationError` for what does not pickle."""
+
+    @overload
+    def get(self, refs: ObjectRef, timeout: float | None = None) -> Any: ...
+    @overload
+    def get(self, refs: list[ObjectRef], timeout: float | None = None) -> list[Any]: ...
+    def get(self, refs: ObjectRef | list[ObjectRef], timeout: float | None = None) -> Any:
+        """Return the value, or the list of values, as soon as they are there.
+
+        Raises the exception of the first reference that failed without waiting for others; an exception object that a
+        task *returned* is a value like any other.
+
+        Raises:
+            GetTimeoutError: not all came within so many seconds; 0 does not wait.
+        """
+
+    def wait(
+        self, refs: Sequence[ObjectRef], num_returns: int = 1, timeout: float | None = None
+    ) -> tuple[list[ObjectRef], list[ObjectRef]]:
+        """Wait until `num_returns` are ready (values or failures) or the timeout has passed; never raises for it.
+
+        Returns (ready, others), both in input order, at most `num_returns` ready ones.
+
+        Raises:
+            TypeError: one reference instead of several. ValueError: repeats, or `num_returns` out of range.
+        """
+
+    def cancel(
+        self, ref: ObjectRef, *, force: bool = False, recursive: bool = True, kill_after: float | None = None
+    ) -> None:
+        """Settle the task as cancelled unless it has finished; a running one is interrupted.
+
+        `force` kills its process at once, `kill_after` when it has not come back after so many seconds. `recursive`
+        cancels the tasks that it submitted too.
+        """
+
+    def submit(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: TaskOptions,
+        binding: Binding | None = None,
+    ) -> Any:
+        """Start ``function(*args, **kwargs)`` and return its reference; a list for n > 1 results, None for none.
+
+        References at the top level of the arguments are replaced by their values. Function and arguments are pickled
+        before it returns. What does not pickle is reported by the reference (`SerializationError`), as is a binding
+        that failed or has gone (`TaskCancelledError`).
+        """
+
+    def add_done_callback(self, ref: ObjectRef, callback: Callable[[Completion], None]) -> None:
+        """Call back once, in the engine's single callback thread, when the object is there; at once if it is."""
+
+    def bind(
+        self,
+        *,
+        processes: int,
+        initializer: Callable[[], object] | None = None,
+        max_tasks: int | None = None,
+        label: str = "",
+        ordered: bool = False,
+    ) -> Binding:
+        """Set up to `processes` workers apart and start them now.
+
+        Each calls `initializer` before its first task and ends after `max_tasks` tasks. `ordered` makes one worker
+        that runs its calls in the order of submission.
+        """
+
+    def unbind(self, binding: Binding, *, force: bool) -> None:
+        """Let the workers go: after what was submitted, or with `force` now. Only queues the request; repeatable.
+
+        With `force`, whatever has not finished completes with `TaskCancelledError` and the processes are killed.
+        """
+
+    def join_binding(self, binding: Binding, timeout: float | None = None) -> bool:
+        """Wait until all workers of an unbound binding are gone; False after so many seconds."""
+
+    def open_array(
+        self,
+        function: Callable[[Any], Any],
+        options: TaskOptions,
+        binding: Binding | None = None,
+        *,
+        writable: bool = True,
+    ) -> TaskArray:
+        """Open an array of calls of one function, which is pickled once.
+
+        `writable` hands large arguments over as private copies that may be written to, else read-only.
+        A function that does not pickle is reported by the items.
+        """
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Describe the nodes: `id`, `host`, `pid`, `resources`, `available` and `workers`.
+
+        Each of `workers` has `pid`, `state`, `binding` (id) and `owner` (incarnation of the client that it serves).
+        """
+
+    def cluster_resources(self) -> dict[str, float]:
+        """Give the amounts of all resources of all nodes."""
+
+    def available_resources(self) -> dict[str, float]:
+        """Give the amounts that no task holds."""
+
+    def adopt_ref(self, owner: int, seq: int) -> ObjectRef:
+        """Make a counted reference from an id that came by other ways."""
+
+    def shutdown(self) -> None:
+        """End the engine: what is pending fails with `ShutdownError`. Repeatable."""
+
+
+class Spread:
+    """A call that takes its arguments as one tuple, to send argument lists through a task array."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, args: Iterable[Any]) -> Any:
+        """Call the function with the items of the tuple as arguments."""
+        return self.function(*args)
+
+
+class Chunk:
+    """A call over a tuple of items that returns the list of results and ends with the first exception."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, items: Iterable[Any]) -> list[Any]:
+        """Call the function for each item."""
+        function = self.function
+        # Not map(): it would take a StopIteration that the function raises for the end of the items.
+        return [function(item) for item in items]
+
+
+_lock = threading.RLock()
+_engine: Engine | None = None
+
+
+def current() -> Engine:
+    """Return this process's engine; the first call starts it as the settings say. Thread-safe."""
+    global _engine
+    engine = _engine
+    if engine is None:
+        with _lock:
+            if _engine is None:
+                _engine = start(Settings.load())
+            engine = _engine
+    return engine
+
+
+def install(engine: Engine) -> None:
+    """Make it this process's engine; RuntimeError when there is another one."""
+    global _engine
+    with _lock:
+        if _engine is not None and _engine is not engine:
+            raise RuntimeError("this process has an engine already: shut it down first")
+        _engine = engine
+
+
+def peek() -> Engine | None:
+    """Return this process's engine without starting one."""
+    return _engine
+
+
+def clear() -> Engine | None:
+    """Forget this process's engine and return it, not shut down."""
+    global _engine
+    with _lock:
+        engine, _engine = _engine, None
+        return engine
+
+
+def start(settings: Settings) -> Engine:
+    if settings.address == INLINE_ADDRESS:
+        from .inline import InlineEngine
+
+        return InlineEngine()
+    from .native import connect
+
+    engine: Engine = connect(settings)
+    return engine

@@ -1,0 +1,318 @@
+"""What can go wrong, by who must act.
+
+OutboardError
+├── TaskError                   the caller of the task: its code, its arguments or its process
+│   ├── WorkerLostError         the process that ran it ended           (also BrokenExecutor)
+│   ├── TaskCancelledError      somebody cancelled it                   (also concurrent.futures.CancelledError)
+│   ├── SerializationError      function, argument or result does not pickle
+│   ├── RemoteError             stands for an exception that could not be brought back
+│   ├── TaskExitError           it called sys.exit() or raised KeyboardInterrupt
+│   └── TaskUnschedulableError  no node could ever meet its demand
+├── ObjectStoreError            the holder of references
+│   ├── ObjectLostError         no copy is left and it cannot be made again
+│   ├── OwnerLostError          the process that owned it ended
+│   └── StoreFullError          no room for a new object
+├── TransportError              the operator: processes and network     (also ConnectionError)
+│   ├── NodeLostError           the node ended or went silent
+│   └── VersionMismatchError    both ends run releases that do not fit
+├── ShutdownError               the program: Outboard was shut down
+├── GetTimeoutError             the program: nothing in time            (also the built-in TimeoutError)
+└── InternalError               us: please report it
+
+Every class takes one message and its attributes by keyword, and pickles with both. An exception that a task raised is
+not in this tree: it comes back as itself, with a `RemoteTraceback` as its cause.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from concurrent.futures import BrokenExecutor, CancelledError
+from typing import Any, ClassVar
+
+#: Lines of a dead worker's standard error that the text of its error repeats. The attribute holds all that was kept.
+STDERR_LINES_SHOWN = 5
+
+
+class OutboardError(Exception):
+    """Root of all errors that Outboard itself raises; `ob_code` is stable and begins the text."""
+
+    ob_code: ClassVar[str] = "OB100"
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.ob_code}: {self._text()}"
+
+    def _text(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class TaskError(OutboardError):
+    """A task did not give a value, for a reason other than an exception of its own."""
+
+    ob_code = "OB101"
+
+
+class WorkerLostError(TaskError, BrokenExecutor):
+    """The process that ran the task ended before the result was safe.
+
+    Without a message the text is made from the attributes, so whoever knows the task better may set `task` and
+    `index` on an error that passes by.
+
+    Attributes:
+        task: what ran, for people (``"train(3)"``); index: its place in its array, or None.
+        pid, host: the process and its machine; None or empty when unknown.
+        signal: number of the signal that ended it, else 0. exitcode: its exit status when it ended by itself.
+        peak_nbytes, limit_nbytes: its largest memory and the limit; 0 when unknown or without limit.
+        stderr_tail: last lines it wrote to standard error.
+        attempts: runs that were begun. may_have_run: the task may have had effects although it has no result.
+    """
+
+    ob_code = "OB102"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        task: str = "",
+        index: int | None = None,
+        pid: int | None = None,
+        signal: int = 0,
+        exitcode: int | None = None,
+        peak_nbytes: int = 0,
+        limit_nbytes: int = 0,
+        stderr_tail: str = "",
+        may_have_run: bool = True,
+        host: str = "",
+        attempts: int = 1,
+    ) -> None:
+        super().__init__(message)
+        self.task = task
+        self.index = index
+        self.pid = pid
+        self.signal = signal
+        self.exitcode = exitcode
+        self.peak_nbytes = peak_nbytes
+        self.limit_nbytes = limit_nbytes
+        self.stderr_tail = stderr_tail
+        self.may_have_run = may_have_run
+        self.host = host
+        self.attempts = attempts
+
+    def _text(self) -> str:
+        return super()._text() or " ".join(filter(None, (self._lost(), self._memory(), self._stderr())))
+
+    def _lost(self) -> str:
+        what = self.task or "a task"
+        if self.index is not None:
+            what += f" (item {self.index})"
+        process = "its worker process" if self.pid is None else f"worker process {self.pid}"
+        where = f" on {self.host}" if self.host else ""
+        runs = f"{self.attempts} run{'' if self.attempts == 1 else 's'} begun"
+        return f"{what} lost: {process}{where} ended {describe_exit(self.signal, self.exitcode)}; {runs}."
+
+    def _memory(self) -> str:
+        if not self.peak_nbytes:
+            return ""
+        limit = f" of {describe_nbytes(self.limit_nbytes)}" if self.limit_nbytes else ""
+        text = f"Its memory peaked at {describe_nbytes(self.peak_nbytes)}{limit}."
+        if self.signal == signals.SIGKILL:
+            text += " The kernel ends processes with SIGKILL when memory runs out: run fewer at once."
+        return text
+
+    def _stderr(self) -> str:
+        lines = self.stderr_tail.strip().splitlines()[-STDERR_LINES_SHOWN:]
+        return "Last lines of its stderr:\n" + "\n".join(lines) if lines else ""
+
+
+class TaskCancelledError(TaskError, CancelledError):
+    """The task was cancelled before it had a result; it may have run in part."""
+
+    ob_code = "OB103"
+
+
+class SerializationError(TaskError):
+    """Something could not be pickled.
+
+    Attributes:
+        what: ``"function"``, ``"argument"``, ``"result"`` or ``"value"``.
+        path: where in the value the culprit lies (``"args[0].lock"``), or empty.
+        reason: the error of pickle itself, or None when only its text came back.
+        value_repr: shortened repr of the value that does not pickle.
+    """
+
+    ob_code = "OB104"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        what: str = "value",
+        path: str = "",
+        reason: BaseException | None = None,
+        value_repr: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.what = what
+        self.path = path
+        self.reason = reason
+        self.value_repr = value_repr
+
+
+class RemoteError(TaskError):
+    """Stands for an exception that could not be pickled there or rebuilt here.
+
+    Attributes:
+        type_name, text: class and ``str()`` of the exception. traceback: as it was formatted in the worker.
+    """
+
+    ob_code = "OB105"
+
+    def __init__(self, message: str = "", *, type_name: str = "", text: str = "", traceback: str = "") -> None:
+        super().__init__(message)
+        self.type_name = type_name
+        self.text = text
+        self.traceback = traceback
+
+    def _text(self) -> str:
+        head = super()._text() or f"{self.type_name}: {self.text} (the exception itself could not be brought back)"
+        return f"{head}\n\n{self.traceback}" if self.traceback else head
+
+
+class TaskExitError(TaskError):
+    """The task raised SystemExit or KeyboardInterrupt; `code` is what sys.exit() was given."""
+
+    ob_code = "OB106"
+
+    def __init__(self, message: str = "", *, code: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TaskUnschedulableError(TaskError):
+    """No node could ever meet the demand; `asked` and `available` are amounts by resource name."""
+
+    ob_code = "OB107"
+
+    def __init__(
+        self, message: str = "", *, asked: dict[str, float] | None = None, available: dict[str, float] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.asked = asked or {}
+        self.available = available or {}
+
+
+class ObjectStoreError(OutboardError):
+    """A stored object cannot be had or made."""
+
+    ob_code = "OB201"
+
+
+class ObjectLostError(ObjectStoreError):
+    """No copy of the object is left, and it cannot be made again."""
+
+    ob_code = "OB202"
+
+
+class OwnerLostError(ObjectStoreError):
+    """The process that owned the object has ended, and the object with it."""
+
+    ob_code = "OB203"
+
+
+class StoreFullError(ObjectStoreError):
+    """There is no room, and nothing that holds room can end by itself.
+
+    Attributes:
+        needed_nbytes, free_nbytes, capacity_nbytes: sizes in bytes. holders: (what, bytes), largest first.
+    """
+
+    ob_code = "OB204"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        needed_nbytes: int = 0,
+        free_nbytes: int = 0,
+        capacity_nbytes: int = 0,
+        holders: tuple[tuple[str, int], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.needed_nbytes = needed_nbytes
+        self.free_nbytes = free_nbytes
+        self.capacity_nbytes = capacity_nbytes
+        self.holders = holders
+
+
+class TransportError(OutboardError, ConnectionError):
+    """A process that should answer cannot be reached."""
+
+    ob_code = "OB301"
+
+
+class NodeLostError(TransportError):
+    """The node has ended or is silent; work that it had begun may have run."""
+
+    ob_code = "OB302"
+
+
+class VersionMismatchError(TransportError):
+    """The two ends run releases, protocols or Python versions that do not fit."""
+
+    ob_code = "OB303"
+
+
+class ShutdownError(OutboardError):
+    """Outboard was shut down in this process."""
+
+    ob_code = "OB401"
+
+
+class GetTimeoutError(OutboardError, TimeoutError):
+    """Nothing came in time; the task goes on, and asking again is safe."""
+
+    ob_code = "OB402"
+
+
+class InternalError(OutboardError):
+    """A fault of Outboard itself: please report the text."""
+
+    ob_code = "OB900"
+
+
+class RemoteTraceback(Exception):
+    """Cause of an exception that came from a task; its text is the traceback there, as `multiprocessing` shows it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    @classmethod
+    def of(cls, traceback_text: str) -> RemoteTraceback:
+        """Wrap a formatted traceback."""
+        return cls(f'\n"""\n{traceback_text}"""')
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def describe_exit(signal: int, exitcode: int | None) -> str:
+    """Say for people how a process ended: ``with SIGKILL (-9)``, ``with exit code 7``."""
+    if not signal:
+        return "for an unknown reason" if exitcode is None else f"with exit code {exitcode}"
+    try:
+        return f"with {signals.Signals(signal).name} (-{signal})"
+    except ValueError:
+        return f"with signal {signal}"
+
+
+def describe_nbytes(nbytes: int) -> str:
+    """Write a size for people: ``30.1 GiB``."""
+    amount = float(nbytes)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"

@@ -1,0 +1,126 @@
+"""Between exceptions and how they travel: the value bytes of an error, and the marks of `scheduler.outcomes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import errors
+from .ids import RESOURCE_UNIT
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler import outcomes
+from .store import serialize
+
+Cause = pb.Error.Cause
+
+
+def encode_error(error: BaseException, cause: int = pb.Error.RAISED, value_repr: str = "") -> bytes:
+    """Give the value bytes of a failure; never raises."""
+    if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)) and cause == pb.Error.RAISED:
+        cause = pb.Error.EXITED
+    pickled, type_name, text, traceback = serialize.encode_exception(error)
+    return pb.Outcome(
+        error=pb.Error(
+            pickled=pickled, type_name=type_name, text=text, traceback=traceback, cause=cause, value_repr=value_repr
+        )
+    ).SerializeToString()
+
+
+def as_exception(value: Any, name: str = "") -> BaseException | None:
+    """Give the exception for an entry's value, or None when the value is no failure."""
+    if isinstance(value, bytes):
+        return None if value[:1] != b"\x12" else _from_error(pb.Outcome.FromString(value).error)
+    return _from_mark(value, name)
+
+
+def _from_error(error: pb.Error) -> BaseException:
+    text = f"{error.type_name}: {error.text}"
+    if error.cause in (pb.Error.RESULT_UNPICKLABLE, pb.Error.ARGUMENT_UNPICKLABLE, pb.Error.FUNCTION_UNPICKLABLE):
+        return _unpicklable(error, text)
+    rebuilt = serialize.decode_exception(error.pickled) if error.pickled else None
+    if error.cause == pb.Error.EXITED:
+        code = rebuilt.code if isinstance(rebuilt, SystemExit) else None
+        return _caused(errors.TaskExitError(f"the task ended itself with {text}", code=code), error)
+    if error.cause == pb.Error.CANCELLED:
+        return errors.TaskCancelledError("the task was cancelled while it ran")
+    if rebuilt is None:
+        rebuilt = errors.RemoteError(type_name=error.type_name, text=error.text, traceback=error.traceback)
+    return _caused(rebuilt, error)
+
+
+def _unpicklable(error: pb.Error, text: str) -> BaseException:
+    what = {pb.Error.RESULT_UNPICKLABLE: "result", pb.Error.ARGUMENT_UNPICKLABLE: "argument"}.get(
+        error.cause, "function"
+    )
+    about = f" {error.value_repr}" if error.value_repr else ""
+    reason = serialize.decode_exception(error.pickled) if error.pickled else None
+    verb = "cannot be pickled" if what == "result" else "cannot be rebuilt in the worker"
+    wrapped = errors.SerializationError(
+        f"the {what}{about} {verb}: {text}", what=what, reason=reason, value_repr=error.value_repr
+    )
+    return _caused(wrapped, error)
+
+
+def _caused(exception: BaseException, error: pb.Error) -> BaseException:
+    if error.traceback:
+        exception.__cause__ = errors.RemoteTraceback.of(error.traceback)
+    return exception
+
+
+def _from_mark(mark: Any, name: str) -> BaseException | None:
+    if isinstance(mark, outcomes.LostMark):
+        return _lost(mark)
+    if isinstance(mark, outcomes.CancelledMark):
+        return errors.TaskCancelledError(f"{mark.name or name or 'the task'} was cancelled")
+    if isinstance(mark, outcomes.RefusedMark):
+        asked, available = _amounts(mark.asked), _amounts(mark.available)
+        return errors.TaskUnschedulableError(
+            f"{mark.name} can never run: it asks for {_list(asked)}, the cluster has {_list(available)} in all. "
+            "Ask for less, or add a node that has it.",
+            asked=asked,
+            available=available,
+        )
+    if isinstance(mark, outcomes.BindingMark):
+        return _binding(mark)
+    if isinstance(mark, outcomes.NodeLostMark):
+        return errors.NodeLostError(mark.reason)
+    if isinstance(mark, outcomes.OwnerLostMark):
+        return errors.OwnerLostError(f"the process {mark.owner:016x} that owned the object ended before it passed it on")
+    if isinstance(mark, outcomes.EncodeFailedMark):
+        return mark.error
+    return None
+
+
+def _lost(mark: outcomes.LostMark) -> BaseException:
+    death = mark.death
+    if death is None:
+        return errors.WorkerLostError(task=mark.name, index=mark.index, attempts=mark.attempts)
+    return errors.WorkerLostError(
+        task=mark.name,
+        index=mark.index,
+        pid=death.pid,
+        signal=death.signal,
+        exitcode=None if death.signal else death.exitcode,
+        peak_nbytes=death.peak_nbytes,
+        limit_nbytes=death.limit_nbytes,
+        stderr_tail=death.stderr_tail,
+        host=death.host,
+        attempts=mark.attempts,
+    )
+
+
+def _binding(mark: outcomes.BindingMark) -> BaseException:
+    if mark.outcome:
+        error = as_exception(mark.outcome)
+        if error is not None:
+            return error
+    if mark.death is not None and mark.death.pid:
+        return _lost(outcomes.LostMark(outcomes.LostCause.BINDING, f"initializer of {mark.label}", None, 1, mark.death))  # type: ignore[arg-type]
+    return errors.TaskCancelledError(f"the workers of {mark.label or 'the pool'} were let go before it ran")
+
+
+def _amounts(units: Any) -> dict[str, float]:
+    return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
+
+
+def _list(amounts: dict[str, float]) -> str:
+    return ", ".join(f"{amount:g} {name}" for name, amount in sorted(amounts.items())) or "nothing"

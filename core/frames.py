@@ -1,0 +1,113 @@
+"""From the owner machine's commands to frames, and from frames to its events: the client's dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .failures import encode_error
+from .ids import ObjectId, Span
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler import outcomes
+from .scheduler.owner import Extra, Kind, Task
+from .values import Encoded
+
+_EMPTY: tuple[Any, ...] = ()
+
+
+class SubmitBuilder:
+    """Builds SUBMIT frames. Not thread-safe: used under the client's lock."""
+
+    def __init__(self) -> None:
+        self._lone = pb.Submit()
+        self._lone.intervals.add()
+
+    def lone(self, kind: Kind, first: int, attempt: int, call: bytes) -> bytes:
+        """One plain task without stored inputs, the commonest message of all; reuses one message object."""
+        interval = self._lone.intervals[0]
+        interval.kind = kind.id
+        interval.first = first
+        interval.attempt = attempt
+        interval.stride = kind.stride
+        calls = interval.calls
+        del calls[:]
+        calls.append(call)
+        return self._lone.SerializeToString()
+
+
+def add_interval(submit: pb.Submit, kind: Kind, stream: int, first: int, attempt: int, calls: Iterable[bytes],
+                 holds: Mapping[int, tuple[pb.Descriptor, ...]]) -> None:  # fmt: skip
+    """Append an interval; `holds` gives the stored objects by position in `calls`."""
+    interval = submit.intervals.add()
+    interval.kind = kind.id
+    interval.stream = stream
+    interval.first = first
+    interval.attempt = attempt
+    interval.stride = kind.stride if stream == 0 else 1
+    interval.array = stream != 0
+    interval.calls.extend(calls)
+    for position, objects in holds.items():
+        interval.holds.add(position=position, objects=objects)
+
+
+def complete_call(task: Task, inputs: list[Any]) -> Encoded:
+    """Put the values of a task's inputs beside its arguments, now that they exist."""
+    encoded: Encoded = task.call
+    parcel = pb.Parcel()
+    if encoded.body[:1] == b"\x80":
+        parcel.stream = encoded.body
+    else:
+        parcel.ParseFromString(encoded.body)
+    objects = list(encoded.objects)
+    for value in inputs:
+        parcel.inputs.append(value)
+        if value[0] != 0x80:
+            outcome = pb.Outcome.FromString(value)
+            if outcome.value.HasField("stored"):
+                objects.append(outcome.value.stored)
+    return encoded._replace(body=parcel.SerializeToString(), objects=tuple(objects))
+
+
+def read_extras(values: list[bytes]) -> dict[int, Extra]:
+    """Find the results that lie in the store or contain references, by position."""
+    extras: dict[int, Extra] = {}
+    for position, value in enumerate(values):
+        if value[:1] == b"\x0a":
+            extra = read_extra(value)
+            if extra is not None:
+                extras[position] = extra
+    return extras
+
+
+def read_extra(value: bytes) -> Extra | None:
+    """Say what a value has beside its bytes, if anything."""
+    parcel = pb.Outcome.FromString(value).value
+    stored = parcel.stored.version if parcel.HasField("stored") else None
+    contained = tuple(ObjectId(r.owner, r.seq) for r in parcel.refs)
+    return Extra(stored, contained) if stored is not None or contained else None
+
+
+def read_spans(spans: Iterable[pb.Span]) -> list[Span]:
+    """Spans as the machines know them."""
+    return [Span(s.stream, s.first, s.count, s.attempt, s.stride or 1) for s in spans]
+
+
+def write_spans(spans: Iterable[Span]) -> list[pb.Span]:
+    """Spans as they travel."""
+    return [pb.Span(stream=s.stream, first=s.first, count=s.count, attempt=s.attempt, stride=s.stride) for s in spans]
+
+
+def answer_bytes(value: Any) -> bytes:
+    """Give an entry's value as value bytes, marks as the error they stand for."""
+    if isinstance(value, bytes):
+        return value
+    from .failures import as_exception
+
+    error = as_exception(value)
+    cause = pb.Error.CANCELLED if isinstance(value, outcomes.CancelledMark) else pb.Error.DEPENDENCY
+    return encode_error(error or RuntimeError("no value"), cause)
+
+
+def refs_body(pairs: Iterable[tuple[ObjectId, int]]) -> bytes:
+    """Encode (object, version) pairs."""
+    return pb.Refs(refs=[pb.Ref(owner=o.owner, seq=o.seq, version=v) for o, v in pairs]).SerializeToString()

@@ -1,0 +1,688 @@
+"""The native engine: the Engine protocol on a client of an Outboard cluster."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import SimpleQueue
+from types import FunctionType
+from typing import Any
+
+from . import errors
+from .client import Client
+from .engine import Binding, Completion
+from .failures import as_exception
+from .ids import RESOURCE_UNIT, ObjectId
+from .options import Settings, TaskOptions
+from .refs import ObjectRef
+from .rpc.codec import Frame
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler import owner as machine
+from .values import Encoded, Input
+
+#: Functions whose pickles are kept. A program that makes functions in a loop pays for pickling again beyond it.
+KINDS_KEPT = 512
+
+#: Retries after the loss of a machine; losses of the task's own process follow `max_retries` (protocol 4).
+MACHINE_RETRIES = 3
+
+
+class NativeEngine:
+    """See `Engine`. `on_shutdown` ends what was started for this engine (the embedded node)."""
+
+    def __init__(self, client: Client, on_shutdown: Callable[[], None] = lambda: None) -> None:
+        self.client = client
+        self.dropped = client.dropped
+        self.pid = os.getpid()
+        self._on_shutdown = on_shutdown
+        self._kinds: dict[Any, tuple[machine.Kind, Any]] = {}
+        self._bindings: dict[int, Binding] = {}
+        self._binding_count = 0
+        self._callbacks = CallbackThread()
+        self._watched: dict[ObjectId, list[Callable[[Completion], None]]] = {}
+        self._arrays: weakref.WeakValueDictionary[int, NativeArray] = weakref.WeakValueDictionary()
+        self._ended_arrays: deque[machine.Array] = deque()
+        client.on_settled = self._settled
+        client.on_items = self._items_arrived
+
+    def __repr__(self) -> str:
+        owner = self.client.owner
+        state = self.client.closed_reason or "up"
+        return f"<NativeEngine {state} unanswered={owner.unanswered} objects={len(owner.refs.owned)}>"
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def put(self, value: Any) -> ObjectRef:
+        """See `Engine.put`."""
+        if isinstance(value, ObjectRef):
+            raise TypeError("put() takes a value, not a reference; pass the reference on as it is")
+        client = self.client
+        seq = client.take_seq()
+        try:
+            encoded = client.values.encode_value(value, lambda: ObjectId(client.incarnation, seq), 0)
+        except errors.OutboardError:
+            raise
+        except Exception as error:
+            raise errors.SerializationError(f"cannot put {_short(value)}: {error}", reason=error) from error
+        with client.lock:
+            client._drop_ended()
+            client.owner.put(seq, encoded.body, 0 if encoded.objects else None, encoded.refs)
+        return ObjectRef(client.incarnation, seq, self)
+
+    def get(self, refs: Any, timeout: float | None = None) -> Any:
+        """See `Engine.get`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if type(refs) is ObjectRef:
+            return self._get_one(refs, deadline)
+        if not isinstance(refs, list):
+            raise ValueError(f"get() takes a reference or a list of references, not {type(refs).__name__}")
+        for ref in refs:
+            if not isinstance(ref, ObjectRef):
+                raise ValueError(f"get() takes references, not {type(ref).__name__}")
+        entries = [self._entry(ref) for ref in refs]
+        if not self.client.wait(_AllReady(self.client, entries), deadline):
+            self._raise_failure(entries)
+            missing = sum(entry.value is None for entry in entries)
+            raise errors.GetTimeoutError(f"{missing} of {len(refs)} objects did not come within {timeout} s")
+        self._raise_failure(entries)
+        return [self._value(entry.value) for entry in entries]
+
+    def _get_one(self, ref: ObjectRef, deadline: float | None) -> Any:
+        owned = self.client.owner.refs.owned
+        entry = owned.get(ref.seq) if ref.owner == self.client.incarnation else None
+        if entry is None:
+            entry = self._entry(ref)
+        if entry.value is None and not self.client.wait(lambda: entry.value is not None, deadline):
+            raise errors.GetTimeoutError(f"{ref!r} did not come in time")
+        value = entry.value
+        if type(value) is bytes and value[0] == 0x80:
+            return self.client.values.decode(value)
+        return self._value(value)
+
+    def _entry(self, ref: ObjectRef) -> Any:
+        """Find what a reference names; an object of another owner is asked for."""
+        client = self.client
+        oid = ObjectId(ref.owner, ref.seq)
+        with client.lock:
+            if client.closed_reason is not None and client.owner.refs.find(oid) is None:
+                raise errors.NodeLostError(client.closed_reason)
+            entry = client.owner.refs.find(oid)
+            if entry is None:
+                if oid.owner == client.incarnation:
+                    raise errors.ObjectLostError(f"{ref!r} was released already")
+                client.owner.refs.hold(oid)  # a reference inherited through a fork: borrowed from its first use on
+                entry = client.owner.refs.find(oid)
+            if entry is not None and entry.value is None:
+                client.owner.ask(oid)
+        return entry
+
+    def _value(self, value: Any) -> Any:
+        error = as_exception(value)
+        if error is not None:
+            raise error
+        return self.client.values.decode(value)
+
+    def _raise_failure(self, entries: list[Any]) -> None:
+        for entry in entries:
+            value = entry.value
+            if value is not None and machine.is_failure(value):
+                error = as_exception(value)
+                if error is not None:
+                    raise error
+
+    def wait(self, refs: Sequence[ObjectRef], num_returns: int = 1, timeout: float | None = None) -> Any:
+        """See `Engine.wait`."""
+        if isinstance(refs, ObjectRef):
+            raise TypeError("wait() takes a list of references, not a single one")
+        refs = list(refs)
+        if not refs:
+            return [], []
+        if len(set(refs)) != len(refs):
+            raise ValueError("wait() takes each reference once")
+        if not 1 <= num_returns <= len(refs):
+            raise ValueError(f"num_returns must lie between 1 and {len(refs)}, not {num_returns}")
+        entries = [self._entry(ref) for ref in refs]
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self.client.wait(lambda: sum(e.value is not None for e in entries) >= num_returns, deadline)
+        ready, others = [], []
+        for ref, entry in zip(refs, entries, strict=True):
+            (ready if entry.value is not None and len(ready) < num_returns else others).append(ref)
+        return ready, others
+
+    def adopt_ref(self, owner: int, seq: int) -> ObjectRef:
+        """See `Engine.adopt_ref`."""
+        client = self.client
+        with client.lock:
+            client.owner.refs.hold(ObjectId(owner, seq))
+        if owner != client.incarnation:
+            client.background.nudge()
+        return ObjectRef(owner, seq, self)
+
+    def add_done_callback(self, ref: ObjectRef, callback: Callable[[Completion], None]) -> None:
+        """See `Engine.add_done_callback`."""
+        entry = self._entry(ref)
+        oid = ObjectId(ref.owner, ref.seq)
+        self.client.background.start()
+        with self.client.lock:
+            if entry.value is None:
+                entry.watched = True
+                self.client.owner.refs.hold(oid)  # the value is needed although the program may drop its reference
+                self._watched.setdefault(oid, []).append(callback)
+                self.client.background.nudge()
+                return
+        self._callbacks.call(lambda: callback(self._completion(0, entry.value)))
+
+    def _settled(self, oid: ObjectId, value: Any) -> None:
+        """A watched object has its value; under the client's lock."""
+        callbacks = self._watched.pop(oid, [])
+        for callback in callbacks:
+            self._callbacks.call(lambda callback=callback: callback(self._completion(0, value)))  # type: ignore[misc]
+            self._callbacks.call(lambda: self.dropped.append(oid))
+
+    def _completion(self, index: int, value: Any) -> Completion:
+        try:
+            error = as_exception(value)
+            if error is not None:
+                return Completion(index, False, error)
+            return Completion(index, True, self.client.values.decode(value))
+        except Exception as error:
+            return Completion(index, False, error)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any],
+               options: TaskOptions, binding: Binding | None = None) -> Any:  # fmt: skip
+        """See `Engine.submit`."""
+        client = self.client
+        inputs: tuple[ObjectId, ...] = ()
+        for value in args:
+            if type(value) is ObjectRef:
+                args, kwargs, inputs = _take_inputs(args, kwargs)
+                break
+        else:
+            for value in kwargs.values():
+                if type(value) is ObjectRef:
+                    args, kwargs, inputs = _take_inputs(args, kwargs)
+                    break
+        try:
+            kind = self._kind(function, options, binding, array=False, writable=binding is not None)
+            encoded = client.values.encode_call((tuple(args), dict(kwargs)), len(inputs))
+        except errors.OutboardError:
+            raise
+        except Exception as error:
+            return self._unpicklable(function, args, options, error)
+        index = client.submit(kind, encoded, inputs)
+        if options.num_returns == 1:
+            return ObjectRef(client.incarnation, index, self)
+        refs = [ObjectRef(client.incarnation, index + i, self) for i in range(options.num_returns)]
+        if not refs:
+            self.dropped.append((client.incarnation, index))
+            return None
+        return refs
+
+    def _unpicklable(self, function: Any, args: Any, options: TaskOptions, error: Exception) -> Any:
+        """Report by the reference that function or arguments do not pickle."""
+        from .scheduler.outcomes import EncodeFailedMark
+
+        name = getattr(function, "__qualname__", repr(function))
+        wrapped = errors.SerializationError(f"a call of {name} cannot be pickled: {error}", what="argument", reason=error)
+        wrapped.__cause__ = error
+        client, refs = self.client, []
+        with client.lock:
+            for _ in range(max(1, options.num_returns)):
+                seq = client.owner.new_seq()
+                client.owner.put(seq, EncodeFailedMark(wrapped), None)
+                refs.append(ObjectRef(client.incarnation, seq, self))
+        return refs[0] if options.num_returns == 1 else refs if options.num_returns else None
+
+    def _kind(self, function: Any, options: TaskOptions, binding: Binding | None, *, array: bool,
+              writable: bool) -> machine.Kind:  # fmt: skip
+        """Find or make the kind of these calls; a function is pickled once while it cannot have changed."""
+        binding_id = binding.id if binding is not None else 0
+        stable = type(function) is FunctionType and function.__closure__ is None
+        key: Any = (id(function), id(options), binding_id, writable)
+        if stable:
+            cached = self._kinds.get(key)
+            if cached is not None:
+                return cached[0]
+        encoded = self.client.values.encode_call(function)
+        if not stable:
+            key = (encoded.body, id(options), binding_id, writable)
+            cached = self._kinds.get(key)
+            if cached is not None and not encoded.objects:
+                return cached[0]
+        kind = self._make_kind(function, encoded, options, binding_id, writable)
+        if len(self._kinds) >= KINDS_KEPT:
+            self._kinds.pop(next(iter(self._kinds)))
+        self._kinds[key] = (kind, (function if stable else None, options, encoded))
+        return kind
+
+    def _make_kind(self, function: Any, encoded: Encoded, options: TaskOptions, binding: int,
+                   writable: bool) -> machine.Kind:  # fmt: skip
+        import sys
+
+        client = self.client
+        name = options.name or getattr(function, "__name__", None) or type(function).__name__
+        stride = max(1, options.num_returns)
+        with client.lock:
+            if client.closed_reason is not None:
+                raise errors.NodeLostError(client.closed_reason)
+            kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=stride,
+                                         machine_retries=MACHINE_RETRIES if options.max_retries >= 0 else -1)  # fmt: skip
+            client.register(encoded.objects)
+            client.announce(client.values.take_unannounced(encoded.objects))
+            for oid in encoded.refs:
+                client.owner.refs.hold(oid)
+            client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=encoded.body, name=name,
+                                            resources=options.demand(), num_returns=options.num_returns,
+                                            writable=writable, sys_path=sys.path)  # fmt: skip
+            client.kind_binding[kind.id] = binding
+            if options.retry_exceptions:
+                client.retries[kind.id] = options.retry_exceptions
+            mark = client.failed_bindings.get(binding)
+            if mark is not None:
+                client.owner.on_refused(kind.id, mark)
+        return kind
+
+    def cancel(self, ref: ObjectRef, *, force: bool = False, recursive: bool = True,
+               kill_after: float | None = None) -> None:  # fmt: skip
+        """See `Engine.cancel`. What a task submitted is always cancelled with it."""
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"cancel() takes a reference, not {type(ref).__name__}")
+        if ref.owner == self.client.incarnation:
+            with self.client.lock:
+                self.client.owner.cancel(ref.seq, force=force, kill_after=0.0 if force else kill_after)
+                self.client.failures += 1
+            self.client.flush()
+
+    def open_array(self, function: Callable[[Any], Any], options: TaskOptions, binding: Binding | None = None, *,
+                   writable: bool = True) -> NativeArray:  # fmt: skip
+        """See `Engine.open_array`."""
+        try:
+            kind = self._kind(function, options, binding, array=True, writable=writable)
+        except errors.OutboardError:
+            raise
+        except Exception as error:
+            kind = self._broken_kind(function, options, error)
+        self._dispose_ended()
+        with self.client.lock:
+            record = self.client.owner.open_array(kind)
+            self.client.array_items[record.stream] = []
+        array = NativeArray(self, record)
+        self._arrays[record.stream] = array
+        return array
+
+    def _broken_kind(self, function: Any, options: TaskOptions, error: Exception) -> machine.Kind:
+        from .scheduler.outcomes import EncodeFailedMark
+
+        name = getattr(function, "__qualname__", repr(function))
+        wrapped = errors.SerializationError(f"{name} cannot be pickled: {error}", what="function", reason=error)
+        wrapped.__cause__ = error
+        with self.client.lock:
+            kind = self.client.owner.add_kind(name, process_retries=0, machine_retries=0, stride=1)
+            self.client.owner.on_refused(kind.id, EncodeFailedMark(wrapped))
+        return kind
+
+    def _items_arrived(self, stream: int) -> None:
+        """Items of an array settled; under the client's lock."""
+        array = self._arrays.get(stream)
+        if array is not None and array.callback is not None:
+            self._callbacks.call(array.deliver)
+
+    def array_ended(self, record: machine.Array) -> None:
+        """An array was dropped by the program; may be called from a finaliser."""
+        self._ended_arrays.append(record)
+
+    def _dispose_ended(self) -> None:
+        owner = self.client.owner
+        for _ in range(len(self._ended_arrays)):
+            record = self._ended_arrays.popleft()
+            with self.client.lock:
+                if record.finished < record.count:
+                    self._ended_arrays.append(record)
+                else:
+                    owner.dispose_array(record)
+                    self.client.array_items.pop(record.stream, None)
+
+    # -- bindings ------------------------------------------------------------------------------------------------------
+
+    def bind(self, *, processes: int, initializer: Callable[[], object] | None = None, max_tasks: int | None = None,
+             label: str = "", ordered: bool = False) -> Binding:  # fmt: skip
+        """See `Engine.bind`."""
+        client = self.client
+        encoded = client.values.encode_call(initializer) if initializer is not None else Encoded(b"")
+        with client.lock:
+            self._binding_count += 1
+            binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
+            binding.client = client
+            client.labels[binding.id] = label
+            client.register(encoded.objects)
+            client.announce(client.values.take_unannounced(encoded.objects))
+            for oid in encoded.refs:
+                client.owner.refs.hold(oid)
+            body = pb.Binding(id=binding.id, processes=processes, initializer=encoded.body, max_tasks=max_tasks or 0,
+                              label=label, ordered=ordered, eager=True)  # fmt: skip
+            client.link.send(Frame.BIND, body.SerializeToString())
+            self._bindings[binding.id] = binding
+        return binding
+
+    def unbind(self, binding: Binding, *, force: bool) -> None:
+        """See `Engine.unbind`."""
+        self._callbacks.call(lambda: self._unbind(binding, force))
+
+    def _unbind(self, binding: Binding, force: bool) -> None:
+        from .scheduler.outcomes import BindingMark
+
+        client = self.client
+        with client.lock:
+            if client.closed_reason is not None or binding.id not in self._bindings:
+                return
+            client._pump()
+            client.link.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=force).SerializeToString())
+            if force:
+                client.fail_binding(binding.id, BindingMark(binding.label, b"", None))
+                for record in list(client.owner.arrays.values()):
+                    if client.kind_binding.get(record.kind.id) == binding.id:
+                        client.owner.cancel_array(record, kill_after=None)
+                        self._items_arrived(record.stream)
+                self._cancel_tasks(binding.id)
+        client.flush()
+
+    def _cancel_tasks(self, binding: int) -> None:
+        client = self.client
+        for seq, entry in list(client.owner.refs.owned.items()):
+            if isinstance(entry, machine.Task) and client.kind_binding.get(entry.kind.id) == binding:
+                client.owner.cancel(seq)
+
+    def join_binding(self, binding: Binding, timeout: float | None = None) -> bool:
+        """See `Engine.join_binding`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._callbacks.drain()
+        unbound = self.client.unbound
+        try:
+            return self.client.wait(lambda: binding.id in unbound, deadline)
+        except errors.NodeLostError:
+            return True
+
+    # -- the cluster -----------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """See `Engine.nodes`."""
+        reply = self.client.ask_node(Frame.STATUS, b"", Frame.STATUS_REPLY)
+        return [
+            {
+                "id": f"{node.node:016x}",
+                "host": node.host,
+                "pid": node.pid,
+                "resources": _floats(node.totals),
+                "available": _floats(node.free),
+                "running": node.running,
+                "queued": node.queued,
+                "store_nbytes": node.store_nbytes,
+                "store_used_nbytes": node.store_used_nbytes,
+                "workers": [{"pid": w.pid, "state": w.state, "binding": w.binding, "owner": w.owner} for w in node.workers],
+            }
+            for node in reply.nodes
+        ]
+
+    def cluster_resources(self) -> dict[str, float]:
+        """See `Engine.cluster_resources`."""
+        return _floats(self.client.welcome.totals)
+
+    def available_resources(self) -> dict[str, float]:
+        """See `Engine.available_resources`."""
+        free: dict[str, float] = {}
+        for node in self.nodes():
+            for name, amount in node["available"].items():
+                free[name] = free.get(name, 0.0) + amount
+        return free
+
+    def shutdown(self) -> None:
+        """See `Engine.shutdown`."""
+        if os.getpid() != self.pid:
+            return
+        self._callbacks.stop()
+        self.client.close("Outboard was shut down")
+        self._on_shutdown()
+
+
+class NativeBinding(Binding):
+    """A binding whose failure the client knows."""
+
+    __slots__ = ("client",)
+    client: Client
+
+    @property  # type: ignore[override]
+    def failed(self) -> BaseException | None:
+        """The error of the initializer, once it has raised."""
+        mark = self.client.failed_bindings.get(self.id)
+        return as_exception(mark) if mark is not None and (mark.outcome or mark.death) else None
+
+    @failed.setter
+    def failed(self, value: BaseException | None) -> None:
+        """Only the client says so."""
+
+
+class NativeArray:
+    """See `TaskArray`."""
+
+    def __init__(self, engine: NativeEngine, record: machine.Array) -> None:
+        self._engine = engine
+        self._record = record
+        self._items = engine.client.array_items[record.stream]
+        self._closed = False
+        self._delivering = threading.Lock()
+        self.callback: Callable[[list[Completion]], None] | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._record)
+
+    def __del__(self) -> None:
+        self._engine.array_ended(self._record)
+
+    @property
+    def count(self) -> int:
+        """See `TaskArray.count`."""
+        return self._record.count
+
+    @property
+    def finished(self) -> int:
+        """See `TaskArray.finished`."""
+        return self._record.finished
+
+    def extend(self, items: Iterable[Any]) -> int:
+        """See `TaskArray.extend`."""
+        if self._closed:
+            raise ValueError("the array was closed")
+        items = items if isinstance(items, (list, tuple, range)) else list(items)
+        client = self._engine.client
+        with client.lock:
+            self._items.extend(items)
+            if client.closed_reason is None:
+                client.owner.extend(self._record, len(items))
+            else:
+                self._fail_all(len(items))
+        if self._record.cancelled or self._record.kind.refused is not None:
+            self._engine._items_arrived(self._record.stream)
+        client.flush()
+        return len(items)
+
+    def _fail_all(self, count: int) -> None:
+        from .scheduler.outcomes import NodeLostMark
+
+        record = self._record
+        first = record.count
+        record.append(count)
+        record.take_unsent()
+        record.fail(first, count, NodeLostMark(self._engine.client.closed_reason or ""))
+
+    def close(self) -> None:
+        """See `TaskArray.close`."""
+        self._closed = True
+
+    def take(self, timeout: float | None = None) -> list[Completion]:
+        """See `TaskArray.take`."""
+        record = self._record
+        if not record.completions:
+            if record.finished == record.count:
+                return []
+            deadline = None if timeout is None else time.monotonic() + timeout
+            if not self._engine.client.wait(lambda: record.completions, deadline):  # type: ignore[arg-type,return-value]
+                raise errors.GetTimeoutError(f"no item finished within {timeout} s")
+        return self.take_nowait()
+
+    def take_nowait(self) -> list[Completion]:
+        """See `TaskArray.take_nowait`."""
+        record, engine = self._record, self._engine
+        completions: list[Completion] = []
+        decode = engine.client.values.decode
+        while record.completions:
+            try:
+                first, count, values = record.completions.popleft()
+            except IndexError:
+                break  # another thread took it
+            if isinstance(values, list):
+                for index, value in enumerate(values, first):
+                    self._items[index] = None
+                    if value[0] == 0x80:
+                        try:
+                            completions.append(Completion(index, True, decode(value)))
+                        except Exception as error:
+                            completions.append(Completion(index, False, error))
+                    else:
+                        completions.append(self._take_large(index, value))
+            else:
+                for index in range(first, first + count):
+                    self._items[index] = None
+                    completions.append(engine._completion(index, values))
+        return completions
+
+    def _take_large(self, index: int, value: bytes) -> Completion:
+        completion = self._engine._completion(index, value)
+        client = self._engine.client
+        with client.lock:
+            extra = self._record.extras.pop(index, None)
+            if extra is not None:
+                client.owner.take_extra(self._record, index, extra)
+        return completion
+
+    def cancel(self, *, kill_after: float | None = 1.0) -> None:
+        """See `TaskArray.cancel`."""
+        client = self._engine.client
+        with client.lock:
+            if client.closed_reason is None:
+                client.owner.cancel_array(self._record, kill_after=kill_after)
+        self._engine._items_arrived(self._record.stream)
+        client.flush()
+
+    def set_done_callback(self, callback: Callable[[list[Completion]], None]) -> None:
+        """See `TaskArray.set_done_callback`."""
+        self.callback = callback
+        self._engine.client.background.start()
+        self._engine._callbacks.call(self.deliver)
+
+    def deliver(self) -> None:
+        """Give what is there to the callback; in the callback thread."""
+        with self._delivering:
+            completions = self.take_nowait()
+            if completions and self.callback is not None:
+                self.callback(completions)
+
+
+class CallbackThread:
+    """One thread that runs callbacks one after the other; started with the first."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Queue a call; safe in finalisers (SimpleQueue is reentrant)."""
+        self._queue.put(function)
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="outboard-callbacks", daemon=True)
+                    self._thread.start()
+
+    def _run(self) -> None:
+        while (function := self._queue.get()) is not None:
+            try:
+                function()
+            except Exception:
+                threading.excepthook(threading.ExceptHookArgs((*__import__("sys").exc_info(), threading.current_thread())))  # type: ignore[arg-type]
+
+    def drain(self) -> None:
+        """Wait until everything queued so far has run (not from the thread itself)."""
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            done = threading.Event()
+            self.call(done.set)
+            done.wait()
+
+    def stop(self) -> None:
+        """End the thread after what is queued."""
+        thread = self._thread
+        if thread is not None:
+            self._queue.put(None)
+            if threading.current_thread() is not thread:
+                thread.join()
+            self._thread = None
+
+
+class _AllReady:
+    """Whether all entries have values, or one of them failed; looks at each entry once as they come in order."""
+
+    def __init__(self, client: Client, entries: list[Any]) -> None:
+        self.client, self.entries = client, entries
+        self.next = 0
+        self.failures = -1
+
+    def __call__(self) -> bool:
+        entries, position = self.entries, self.next
+        while position < len(entries) and entries[position].value is not None:
+            position += 1
+        self.next = position
+        if position == len(entries):
+            return True
+        if self.failures != self.client.failures:
+            self.failures = self.client.failures
+            return any(e.value is not None and machine.is_failure(e.value) for e in entries)
+        return False
+
+
+def _take_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, tuple[ObjectId, ...]]:
+    inputs: list[ObjectId] = []
+
+    def place(value: Any) -> Any:
+        if isinstance(value, ObjectRef):
+            inputs.append(ObjectId(value.owner, value.seq))
+            return Input(len(inputs) - 1)
+        return value
+
+    args = tuple(place(v) for v in args)
+    kwargs = {name: place(v) for name, v in kwargs.items()}
+    return args, kwargs, tuple(inputs)
+
+
+def _floats(units: Mapping[str, int]) -> dict[str, float]:
+    return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def connect(settings: Settings) -> NativeEngine:
+    """Start or join a cluster as the settings say, and return an engine on it."""
+    from .embedded import start
+
+    return start(settings)

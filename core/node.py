@@ -1,0 +1,404 @@
+"""The node: joins the dispatch and extents machines to clients, workers, shared memory and the clock.
+
+Everything runs on one event loop. Frames that came together are handled together: machines first, then what they
+command, then one write per link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import __version__
+from .ids import RESOURCE_UNIT, ObjectId, Span
+from .nodestore import NodeStore
+from .process.limits import cpu_count, gpu_count, memory_limit_nbytes, raise_descriptor_limit
+from .rpc.codec import Frame
+from .rpc.local import LoopLink, accept
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler import commands
+from .scheduler.dispatch import Dispatch
+from .scheduler.intervals import Interval
+from .workforce import Workforce
+
+PROTOCOL = 1
+
+#: Credit that every new kind of task starts with, so that first tasks need not ask.
+INITIAL_CREDIT = 64
+
+#: Bytes of log lines that may wait for a client that does not read; beyond it lines are dropped and counted.
+LOG_WINDOW = 4 << 20
+
+
+class Peer:
+    """A client or worker at the other end of a link. `worker` is the worker's number, None for clients."""
+
+    __slots__ = ("dropped_lines", "hello", "incarnation", "is_client", "kinds", "link", "root", "worker")
+
+    def __init__(self, link: LoopLink, incarnation: int, root: int, worker: int | None) -> None:
+        self.link = link
+        self.incarnation = incarnation
+        self.root = root
+        self.worker = worker
+        self.is_client = False  # dispatch knows it as a client
+        self.hello = pb.Hello()
+        self.kinds: dict[int, bytes] = {}
+        self.dropped_lines = 0
+
+
+class Node:
+    """One node. `founder` is the incarnation of the client whose end is this node's end (embedded), or None."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, boot: Any, settings: dict[str, Any]) -> None:
+        self.loop = loop
+        self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
+        self.host = platform.node()
+        self.folder = boot.folder
+        self.peers: dict[int, Peer] = {}
+        self.founder: int | None = None
+        self.adopted: dict[ObjectId, int] = {}
+        totals = {"CPU": round((settings.get("num_cpus") or cpu_count()) * RESOURCE_UNIT)}
+        gpus = settings.get("num_gpus")
+        gpus = gpu_count() if gpus is None else gpus
+        if gpus:
+            totals["GPU"] = round(gpus * RESOURCE_UNIT)
+        for name, amount in (settings.get("resources") or {}).items():
+            totals[name] = round(amount * RESOURCE_UNIT)
+        self.totals = totals
+        memory = settings.get("store_memory", 0.3)
+        self.memory_nbytes = memory_limit_nbytes()
+        budget = int(memory * self.memory_nbytes if memory <= 1 else memory)
+        self.dispatch = Dispatch(totals, initial_credit=INITIAL_CREDIT)
+        self.store = NodeStore(self, budget)
+        self.workforce = Workforce(self, boot)
+        self.ending = False
+        self._listener: socket.socket | None = None
+        self._dirty: set[LoopLink] = set()
+        self._handlers: dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]] = {
+            Frame.SUBMIT: self._on_submit, Frame.FINISHED: self._on_finished, Frame.KIND: self._on_kind,
+            Frame.GET_KIND: self._on_get_kind, Frame.BIND: self._on_bind, Frame.UNBIND: self._on_unbind,
+            Frame.WANT: self._on_want, Frame.CANCEL: self._on_cancel, Frame.BLOCKED: self._on_blocked,
+            Frame.UNBLOCK: self._on_unblock, Frame.STARTED: self._on_started, Frame.INIT_FAILED: self._on_init_failed,
+            Frame.LEASE: self.store.on_lease, Frame.MAP: self.store.on_map, Frame.ANNOUNCE: self.store.on_announce,
+            Frame.FREE: self.store.on_free, Frame.UNPIN: self.store.on_unpin, Frame.FORKED: self.store.on_forked,
+            Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._route, Frame.RELEASE: self._route,
+            Frame.ADOPT: self._on_adopt, Frame.STATUS: self._on_status, Frame.SHUTDOWN: self._on_shutdown,
+        }  # fmt: skip
+
+    def now(self) -> float:
+        """Monotonic seconds, the time of all machines here."""
+        return self.loop.time()
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: socket.socket) -> None:
+        """Take connections of processes forked from clients and workers."""
+        listener.setblocking(False)
+        self._listener = listener
+        self.loop.add_reader(listener.fileno(), self._on_connection)
+
+    def _on_connection(self) -> None:
+        assert self._listener is not None
+        try:
+            connection = accept(self._listener)
+        except (OSError, PermissionError):
+            return
+        self.greet(connection)
+
+    def greet(self, connection: socket.socket) -> None:
+        """Wait for a client's hello on a new connection."""
+        LoopLink(connection, self.loop, self._on_hello, lambda link, error: None)
+
+    def _on_hello(self, link: LoopLink, frames: list[Any]) -> None:
+        peer = next((p for p in self.peers.values() if p.link is link), None)
+        if peer is None:
+            peer = self._admit(link, frames.pop(0))
+        if peer is not None and frames:
+            self.on_frames(peer, frames)
+
+    def _admit(self, link: LoopLink, frame: Any) -> Peer | None:
+        frame_type, body, _, _ = frame
+        hello = pb.Hello.FromString(body) if frame_type == Frame.HELLO else pb.Hello()
+        python = "{}.{}".format(*sys.version_info[:2])
+        if hello.protocol != PROTOCOL or hello.python != python or not hello.incarnation:
+            reason = (
+                f"this node runs Outboard {__version__} (protocol {PROTOCOL}) on Python {python}; the client runs "
+                f"{hello.release or 'something else'} (protocol {hello.protocol}) on Python {hello.python or 'unknown'}"
+            )
+            link.send(Frame.REFUSAL, pb.Refusal(reason=reason).SerializeToString())
+            link.flush()
+            link.close()
+            return None
+        peer = self.add_peer(link, hello.incarnation, hello.incarnation, None)
+        peer.hello = hello
+        peer.is_client = True
+        link._on_frames = lambda _, frames: self.on_frames(peer, frames)
+        link._on_closed = lambda _, error: self._client_left(peer)
+        if self.founder is None:
+            self.founder = hello.incarnation
+        self.dispatch.on_client_joined(hello.incarnation, hello.incarnation, self.now())
+        link.send(Frame.WELCOME, self.welcome(0))
+        link.flush()
+        return peer
+
+    def add_peer(self, link: LoopLink, incarnation: int, root: int, worker: int | None) -> Peer:
+        """Register the other end of a link."""
+        peer = self.peers[incarnation] = Peer(link, incarnation, root, worker)
+        return peer
+
+    def welcome(self, worker_incarnation: int) -> bytes:
+        """What a client or worker needs to know of this node."""
+        return pb.Welcome(protocol=PROTOCOL, release=__version__, node=self.incarnation, totals=self.totals,
+                          python="{}.{}".format(*sys.version_info[:2]), initial_credit=INITIAL_CREDIT,
+                          store_nbytes=self.store.extents.budget_nbytes, you=worker_incarnation,
+                          address=os.path.join(self.folder, "node.sock"), host=self.host).SerializeToString()  # fmt: skip
+
+    def on_frames(self, peer: Peer, frames: list[Any]) -> None:
+        """Handle frames that came together, then do what the machines command."""
+        handlers = self._handlers
+        for frame_type, body, destination, fds in frames:
+            handlers[frame_type](peer, body, destination, fds)
+        self.settle()
+
+    def settle(self) -> None:
+        """Do everything the machines command and write what was queued."""
+        dispatch, extents = self.dispatch, self.store.extents
+        while True:
+            ordered = dispatch.take_commands()
+            if ordered:
+                self.workforce.execute(ordered)
+            elif extents.commands:
+                self.store.execute(extents.take_commands())
+            else:
+                break
+        if self.store.waiting:
+            self.store.review_waiting()
+        dirty = self._dirty
+        while dirty:
+            dirty.pop().flush()
+
+    def send(self, incarnation: int, frame_type: int, body: bytes, destination: int = 0,
+             fds: tuple[int, ...] = ()) -> bool:  # fmt: skip
+        """Queue a frame for a peer; False when it has gone."""
+        peer = self.peers.get(incarnation)
+        if peer is None:
+            return False
+        peer.link.send(frame_type, body, destination, fds)
+        self._dirty.add(peer.link)
+        return True
+
+    # -- frames of clients ---------------------------------------------------------------------------------------------
+
+    def _join(self, peer: Peer) -> None:
+        """A worker becomes a client with its first nested call."""
+        if not peer.is_client and peer.worker is not None:
+            peer.is_client = True
+            self.dispatch.on_client_joined(peer.incarnation, peer.root, self.now(), worker=peer.worker)
+
+    def _on_submit(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        submit = pb.Submit.FromString(body)
+        if submit.announced:
+            self.store.announce(peer, submit.announced)
+        owner, now = peer.incarnation, self.now()
+        for i in submit.intervals:
+            holds = {hold.position: tuple(hold.objects) for hold in i.holds} if i.holds else None
+            interval = Interval(owner, i.stream, i.first, i.attempt, i.stride, i.kind, list(i.calls), holds, i.array)
+            self.dispatch.on_submitted(owner, interval, now)
+
+    def _on_kind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self._join(peer)
+        kind = pb.Kind.FromString(body)
+        peer.kinds[kind.id] = body
+        spec = commands.KindSpec(kind.id, kind.binding, dict(kind.resources), kind.num_returns, kind.name)
+        self.dispatch.on_kind(peer.incarnation, spec)
+
+    def _on_get_kind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        wanted = pb.GetKind.FromString(body)
+        owner = self.peers.get(wanted.owner)
+        kind = owner.kinds.get(wanted.id) if owner is not None else None
+        if kind is not None:
+            self.send(peer.incarnation, Frame.KIND, kind)
+        elif peer.worker is not None:
+            self.workforce.kill(peer.worker)  # its owner has gone, and its task with it
+
+    def kind_name(self, owner: int, kind_id: int) -> str:
+        """Name of a kind for people."""
+        peer = self.peers.get(owner)
+        body = peer.kinds.get(kind_id) if peer is not None else None
+        return pb.Kind.FromString(body).name if body is not None else ""
+
+    def _on_bind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self._join(peer)
+        binding = pb.Binding.FromString(body)
+        self.workforce.bindings[peer.incarnation, binding.id] = body
+        spec = commands.BindingSpec(binding.id, binding.processes, bool(binding.initializer), binding.max_tasks,
+                                    binding.ordered, binding.eager, binding.label)  # fmt: skip
+        self.dispatch.on_binding(peer.incarnation, spec)
+
+    def _on_unbind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        unbind = pb.Unbind.FromString(body)
+        self.dispatch.on_unbind(peer.incarnation, unbind.id, unbind.force)
+
+    def _on_want(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        want = pb.Want.FromString(body)
+        self.dispatch.on_want(peer.incarnation, want.kind, want.waiting, self.now())
+
+    def _on_cancel(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        cancel = pb.Cancel.FromString(body)
+        kill_after = cancel.kill_after if cancel.kill else None
+        for s in cancel.spans:
+            span = Span(s.stream, s.first, s.count, s.attempt, s.stride or 1)
+            self.dispatch.on_cancel(peer.incarnation, span, kill_after, cancel.force, self.now())
+
+    def _on_shutdown(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        if peer.incarnation == self.founder:
+            self.end()
+
+    # -- frames of workers -----------------------------------------------------------------------------------------------
+
+    def _on_finished(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        finished = pb.Finished.FromString(body)
+        if finished.announced:
+            self.store.announce(peer, finished.announced)
+        if finished.adopted:
+            self._adopt(finished.adopted, destination)
+        if peer.worker is not None:
+            done, seconds = [], 0.0
+            for d in finished.done:
+                done.append((destination, d.stream, d.first, len(d.values) // d.stride, d.stride, d.attempt))
+                seconds += d.seconds
+            self.workforce.packet_reported(peer.worker, finished)
+            self.dispatch.on_finished(peer.worker, finished.packet, done, seconds, finished.packet_done, self.now())
+        if not self.send(destination, Frame.FINISHED, body):
+            self.store.free_orphans(finished)
+
+    def _on_blocked(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        if peer.worker is not None:
+            self.dispatch.on_blocked(peer.worker, self.now())
+
+    def _on_unblock(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        if peer.worker is not None:
+            self.dispatch.on_unblock(peer.worker, self.now())
+
+    def _on_started(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        if peer.worker is not None:
+            self.dispatch.on_worker_started(peer.worker, self.now())
+
+    def _on_init_failed(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        if peer.worker is not None:
+            outcome = pb.InitFailed.FromString(body).outcome
+            self.dispatch.on_worker_init_failed(peer.worker, outcome, self.now())
+
+    # -- objects between processes ---------------------------------------------------------------------------------------
+
+    def _adopt(self, adopted: Any, owner: int) -> None:
+        for adoption in adopted:
+            oid = ObjectId(adoption.ref.owner, adoption.ref.seq)
+            self.adopted[oid] = owner
+            if adoption.value[:1] == b"\x0a":
+                stored = pb.Outcome.FromString(adoption.value).value.stored
+                if stored.nbytes:
+                    self.store.extents.on_handed_over(oid, stored.version, owner)
+
+    def _on_adopt(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        adopt = pb.Adopt.FromString(body)
+        self.store.announce(peer, adopt.announced)
+        self._adopt(adopt.adopted, destination)
+        self.send(destination, Frame.ADOPT, body)
+
+    def _route(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...],
+               frame_type: int | None = None) -> None:  # fmt: skip
+        """Pass a frame about one object on to its owner, or to who took the object over."""
+        borrow = pb.Borrow.FromString(body)
+        owner = self.adopted.get(ObjectId(borrow.ref.owner, borrow.ref.seq), destination)
+        self.send(owner, frame_type or Frame.BORROW, body)
+
+    def _on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        ask = pb.Ask.FromString(body)
+        owner = self.adopted.get(ObjectId(ask.ref.owner, ask.ref.seq), destination)
+        if owner == peer.incarnation or not self.send(owner, Frame.ASK, body):
+            self.send(peer.incarnation, Frame.OWNER_LOST, pb.Peer(incarnation=ask.ref.owner).SerializeToString())
+
+    def _on_answer(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        answer = pb.Answer.FromString(body)
+        if answer.value[:1] == b"\x0a":
+            stored = pb.Outcome.FromString(answer.value).value.stored
+            if stored.nbytes:
+                self.store.extents.pin(ObjectId(stored.owner, stored.seq), stored.version, destination)
+        self.send(destination, Frame.ANSWER, body)
+
+    # -- ends --------------------------------------------------------------------------------------------------------------
+
+    def _client_left(self, peer: Peer) -> None:
+        if peer.incarnation == self.founder:
+            self.end()
+            return
+        self.forget(peer)
+        self.dispatch.on_client_left(peer.incarnation, self.now())
+        self.settle()
+
+    def forget(self, peer: Peer) -> None:
+        """A process has ended: what it owned and held is free, and whoever dealt with it is told."""
+        self.peers.pop(peer.incarnation, None)
+        self.store.process_died(peer.incarnation)
+        gone = pb.Peer(incarnation=peer.incarnation).SerializeToString()
+        for other in list(self.peers.values()):
+            if other.is_client:
+                self.send(other.incarnation, Frame.BORROWER_DIED, gone)
+                self.send(other.incarnation, Frame.OWNER_LOST, gone)
+        for oid in [oid for oid, owner in self.adopted.items() if owner == peer.incarnation]:
+            del self.adopted[oid]
+
+    def end(self) -> None:
+        """End the embedded cluster: the template kills the workers and removes the folder once we are gone."""
+        if not self.ending:
+            self.ending = True
+            self.workforce.close()
+            self.loop.stop()
+
+    def print_lines(self, root: int, lines: list[pb.Line]) -> None:
+        """Send what workers wrote to their client's terminal; drop it when the client does not read."""
+        peer = self.peers.get(root)
+        if peer is None:
+            return
+        if peer.link.queued_nbytes > LOG_WINDOW:
+            peer.dropped_lines += len(lines)
+            return
+        log = pb.Log(lines=lines, dropped=peer.dropped_lines)
+        peer.dropped_lines = 0
+        self.send(root, Frame.LOG, log.SerializeToString())
+
+    def _on_status(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        seen = self.dispatch.snapshot()
+        workers = [
+            pb.WorkerStatus(worker=w.worker, pid=self.workforce.pid(w.worker), state=w.state, binding=w.binding,
+                            owner=w.client)
+            for w in seen.workers
+        ]  # fmt: skip
+        status = pb.NodeStatus(node=self.incarnation, host=self.host, pid=os.getpid(), totals=self.totals,
+                               free=seen.free, running=seen.running, queued=seen.queued, workers=workers,
+                               store_nbytes=self.store.extents.budget_nbytes,
+                               store_used_nbytes=self.store.extents.used_nbytes)  # fmt: skip
+        self.send(peer.incarnation, Frame.STATUS_REPLY, pb.StatusReply(nodes=[status]).SerializeToString())
+
+
+def run(boot: Any, settings: dict[str, Any]) -> None:
+    """Be the node until the founding client ends."""
+    try:
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    except ImportError:
+        loop = asyncio.new_event_loop()
+    raise_descriptor_limit()
+    node = Node(loop, boot, settings)
+    node.listen(boot.listener)
+    if boot.client_pidfd is not None:
+        loop.add_reader(boot.client_pidfd, node.end)
+    node.greet(boot.client)
+    loop.run_forever()

@@ -1,0 +1,164 @@
+"""The node's side of the object store: segments, who may see them, and who waits for room."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from .ids import ObjectId
+from .rpc.codec import Frame
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler.extents import DropSegment, Extents, Reclaim, ReleasePages
+from .store import memory
+
+if TYPE_CHECKING:
+    from .node import Node, Peer
+
+#: Bytes of a segment when the budget allows. Segments are sparse, so unused bytes cost address space alone; larger ones
+#: mean fewer descriptors.
+SEGMENT_NBYTES = 256 << 20
+
+#: A segment takes at most this part of the budget, so that several writers share a small store.
+SEGMENT_SHARE = 16
+
+
+class NodeStore:
+    """Drives the extents machine. `waiting` holds (incarnation, bytes) of writers that wait for room, oldest first."""
+
+    def __init__(self, node: Node, budget_nbytes: int) -> None:
+        self.node = node
+        self.extents = Extents(budget_nbytes)
+        self.waiting: deque[tuple[int, int]] = deque()
+        self._segments: dict[int, tuple[int, int]] = {}
+        self._heirs = 0
+
+    def execute(self, ordered: Iterable[Any]) -> None:
+        """Do what the machine commands."""
+        reclaimed: dict[int, list[pb.Extent]] = {}
+        for command in ordered:
+            if type(command) is Reclaim:
+                extent = pb.Extent(segment=command.segment, offset=command.offset)
+                reclaimed.setdefault(command.writer, []).append(extent)
+            elif type(command) is ReleasePages:
+                memory.release(self._segments[command.segment][0], command.offset, command.nbytes)
+            elif type(command) is DropSegment:
+                os.close(self._segments.pop(command.segment)[0])
+        for writer, extents in reclaimed.items():
+            self.node.send(writer, Frame.RECLAIM, pb.Reclaim(extents=extents).SerializeToString())
+            self._look_again(writer)
+
+    def _look_again(self, writer: int) -> None:
+        """A writer that waits for room may find it in what came back to it."""
+        for entry in [entry for entry in self.waiting if entry[0] == writer]:
+            self.waiting.remove(entry)
+            self.node.send(writer, Frame.SEGMENT, pb.Segment(segment=0).SerializeToString())
+
+    # -- frames ----------------------------------------------------------------------------------------------------------
+
+    def on_lease(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """A process wants a segment to write to."""
+        needed = pb.Lease.FromString(body).nbytes
+        if not self._grant(peer.incarnation, needed):
+            self.waiting.append((peer.incarnation, needed))
+
+    def _grant(self, writer: int, needed: int) -> bool:
+        usual = min(SEGMENT_NBYTES, self.extents.budget_nbytes // SEGMENT_SHARE)
+        for nbytes in sorted({max(needed, usual), needed}, reverse=True):
+            nbytes = -(-nbytes // 4096) * 4096
+            segment = self.extents.on_lease(writer, nbytes)
+            if segment is not None:
+                fd = memory.create_segment(nbytes)
+                self._segments[segment] = (fd, nbytes)
+                body = pb.Segment(segment=segment, nbytes=nbytes, writable=True).SerializeToString()
+                self.node.send(writer, Frame.SEGMENT, body, 0, (fd,))
+                return True
+        return False
+
+    def review_waiting(self) -> None:
+        """Serve those who wait for room, or tell them that none will come."""
+        for _ in range(len(self.waiting)):
+            writer, needed = self.waiting.popleft()
+            if writer in self.node.peers and not self._grant(writer, needed):
+                if needed <= self.extents.budget_nbytes and self._may_free():
+                    self.waiting.append((writer, needed))
+                else:
+                    self._refuse(writer, needed)
+
+    def _may_free(self) -> bool:
+        """Whether a task that runs or is queued, other than those that wait for room, can still free some."""
+        waiting = sum(self.node.peers[w].worker is not None for w, _ in self.waiting if w in self.node.peers)
+        seen = self.node.dispatch.snapshot()
+        return seen.running + seen.queued > waiting
+
+    def _refuse(self, writer: int, needed: int) -> None:
+        extents = self.extents
+        holders = [pb.Holder(what=self._describe(owner), nbytes=nbytes) for owner, nbytes in extents.holders()[:5]]
+        free = max(0, extents.budget_nbytes - extents.used_nbytes)
+        full = pb.StoreFull(needed_nbytes=needed, free_nbytes=free, capacity_nbytes=extents.budget_nbytes,
+                            holders=holders)  # fmt: skip
+        self.node.send(writer, Frame.STORE_FULL, full.SerializeToString())
+
+    def _describe(self, owner: int) -> str:
+        peer = self.node.peers.get(owner)
+        if peer is None:
+            return f"objects of process {owner:016x}"
+        return f"objects of worker {peer.worker}" if peer.worker is not None else "objects of a client"
+
+    def on_map(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """A process wants to read a segment."""
+        segment = pb.Map.FromString(body).segment
+        found = self._segments.get(segment)
+        if found is None:
+            self.node.send(peer.incarnation, Frame.SEGMENT, pb.Segment(segment=segment).SerializeToString())
+            return
+        fd = memory.readonly_fd(found[0])
+        body = pb.Segment(segment=segment, nbytes=found[1]).SerializeToString()
+        self.node.send(peer.incarnation, Frame.SEGMENT, body, 0, (fd,))
+        os.close(fd)  # the link keeps its own until it is sent
+
+    def announce(self, peer: Peer, descriptors: Iterable[pb.Descriptor]) -> None:
+        """Extents exist for others from now on."""
+        for d in descriptors:
+            self.extents.on_announced(d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, peer.incarnation)
+
+    def on_announce(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """Announcements that ride with no other message."""
+        self.announce(peer, pb.Announce.FromString(body).announced)
+
+    def on_free(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """An owner's counts are zero."""
+        for ref in pb.Refs.FromString(body).refs:
+            self.extents.on_freed(ref.owner, ref.seq, ref.version)
+            self.node.adopted.pop(ObjectId(ref.owner, ref.seq), None)
+
+    def on_unpin(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """Views of a process have ended."""
+        for ref in pb.Refs.FromString(body).refs:
+            self.extents.unpin(ObjectId(ref.owner, ref.seq), ref.version, peer.incarnation)
+
+    def on_forked(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """A process forks while it has views: they stay pinned until the pipe's last writer is gone."""
+        if not fds:
+            return
+        self._heirs -= 1  # negative numbers name no process
+        heir, fd = self._heirs, fds[0]
+        for ref in pb.Refs.FromString(body).refs:
+            self.extents.pin(ObjectId(ref.owner, ref.seq), ref.version, heir)
+        self.node.loop.add_reader(fd, self._heirs_ended, fd, heir)
+
+    def _heirs_ended(self, fd: int, heir: int) -> None:
+        self.node.loop.remove_reader(fd)
+        os.close(fd)
+        self.process_died(heir)
+        self.node.settle()
+
+    def free_orphans(self, finished: pb.Finished) -> None:
+        """The owner of these results has gone."""
+        for d in finished.announced:
+            self.extents.on_freed(d.owner, d.seq, d.version)
+
+    def process_died(self, process: int) -> None:
+        """Drop what a process wrote, held and owned."""
+        self.extents.on_process_died(process)

@@ -1,0 +1,253 @@
+"""What a task may ask for, and the settings of a process.
+
+`TaskOptions` travels with each kind of task. `Settings` is the only table of tunables: the field's name is the Python
+name, and ``OUTBOARD_`` plus the name in capitals is the environment variable. An argument wins over the environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .ids import RESOURCE_UNIT
+
+#: Names of resources that have options of their own.
+_BUILTIN_RESOURCES = {"CPU": "num_cpus", "GPU": "num_gpus"}
+
+_PREFIX = "OUTBOARD_"
+
+#: Value of `Settings.address` that runs everything in the calling process.
+INLINE_ADDRESS: Final = "inline"
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+    "TIB": 1 << 40,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Demand and fate of one kind of task.
+
+    Args:
+        num_cpus: CPUs it occupies while it runs, in steps of 1/10000; 0 is allowed.
+        num_gpus: a share of one GPU below 1, or a whole number of GPUs.
+        resources: amounts of custom resources by name; ``CPU`` and ``GPU`` have options of their own.
+        num_returns: result objects: 1 the value itself, n the n values of the iterable it returns, 0 none.
+        max_retries: runs after one whose process or machine was lost; -1 for no limit.
+        retry_exceptions: run again also after exceptions: all of them, or those of the given classes.
+        name: shown instead of the function's own name.
+    """
+
+    num_cpus: float = 1
+    num_gpus: float = 0
+    resources: Mapping[str, float] = field(default_factory=dict)
+    num_returns: int = 1
+    max_retries: int = 3
+    retry_exceptions: bool | tuple[type[BaseException], ...] = False
+    name: str | None = None
+
+    def merged(self, **changes: Any) -> TaskOptions:
+        """Return these options with some replaced, all of them checked.
+
+        Raises:
+            ValueError: unknown name (the text gives the valid ones and the nearest) or a value out of range.
+            TypeError: a value of the wrong type.
+        """
+        for name in changes:
+            if name not in TASK_OPTION_NAMES:
+                raise ValueError(_unknown("task option", name, TASK_OPTION_NAMES))
+        if isinstance(changes.get("retry_exceptions"), list):
+            changes["retry_exceptions"] = tuple(changes["retry_exceptions"])
+        options = dataclasses.replace(self, **changes)
+        _check(options)
+        return options
+
+    def demand(self) -> dict[str, int]:
+        """Give the amounts of resources in units of 1/`RESOURCE_UNIT`, those that are zero left out."""
+        amounts = {"CPU": self.num_cpus, "GPU": self.num_gpus, **self.resources}
+        return {name: round(amount * RESOURCE_UNIT) for name, amount in amounts.items() if amount}
+
+
+TASK_OPTION_NAMES = tuple(f.name for f in dataclasses.fields(TaskOptions))
+
+
+def _check(options: TaskOptions) -> None:
+    _check_amount("num_cpus", options.num_cpus)
+    _check_amount("num_gpus", options.num_gpus)
+    if options.num_gpus > 1 and options.num_gpus != int(options.num_gpus):
+        raise ValueError(f"num_gpus must be below 1 or a whole number, not {options.num_gpus!r}")
+    for name, amount in options.resources.items():
+        if name in _BUILTIN_RESOURCES:
+            raise ValueError(f"resources may not contain {name!r}: use {_BUILTIN_RESOURCES[name]}=")
+        _check_amount(f"resources[{name!r}]", amount)
+    _check_count("num_returns", options.num_returns, least=0)
+    _check_count("max_retries", options.max_retries, least=-1)
+    _check_retry_exceptions(options.retry_exceptions)
+
+
+def _check_amount(name: str, amount: float) -> None:
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+        raise TypeError(f"{name} must be a number, not {amount!r}")
+    if not 0 <= amount < float("inf"):
+        raise ValueError(f"{name} must be 0 or more, not {amount!r}")
+    if amount and not round(amount * RESOURCE_UNIT):
+        raise ValueError(f"{name} must be 0 or at least 1/{RESOURCE_UNIT}, not {amount!r}")
+
+
+def _check_count(name: str, count: int, *, least: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name} must be a whole number, not {count!r}")
+    if count < least:
+        raise ValueError(f"{name} must be {least} or more, not {count!r}")
+
+
+def _check_retry_exceptions(which: object) -> None:
+    if isinstance(which, bool):
+        return
+    if not isinstance(which, tuple) or not all(isinstance(c, type) and issubclass(c, BaseException) for c in which):
+        raise TypeError(f"retry_exceptions must be True, False or exception classes, not {which!r}")
+
+
+def parse_nbytes(text: str | int | float) -> int | float:
+    """Read a size: ``"512MiB"``, ``"2 GB"``, bytes as a number, or ``"30%"``, which gives the fraction 0.3."""
+    if isinstance(text, (int, float)):
+        return text
+    digits = text.strip().rstrip("%KkMmGgTtIiBb ")
+    unit = text.strip()[len(digits) :].strip().upper()
+    try:
+        amount = float(digits)
+        nbytes = amount / 100 if unit == "%" else int(amount * _UNITS[unit])
+    except (ValueError, KeyError):
+        raise ValueError(f"{text!r} is not a size such as '512MiB', '2GB' or '30%'") from None
+    if not nbytes > 0 or (unit == "%" and nbytes > 1):
+        raise ValueError(f"{text!r} is out of range for a size")
+    return nbytes
+
+
+def parse_seconds(text: str | int | float) -> float:
+    """Read a duration in seconds: ``"1.5"``, ``"10s"``, ``"200ms"``, ``"2min"``."""
+    if isinstance(text, (int, float)):
+        return float(text)
+    digits = text.strip().rstrip("mins ")
+    factor = {"": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0}.get(text.strip()[len(digits) :].strip())
+    if factor is None:
+        raise ValueError(f"{text!r} is not a duration such as '10s' or '200ms'")
+    return float(digits) * factor
+
+
+def parse_flag(text: str | bool) -> bool:
+    """Read a switch: 1/0, true/false, yes/no, on/off."""
+    if isinstance(text, bool):
+        return text
+    lowered = text.strip().lower()
+    if lowered not in ("1", "true", "yes", "on", "0", "false", "no", "off", ""):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return lowered in ("1", "true", "yes", "on")
+
+
+def parse_amounts(text: str | Mapping[str, float]) -> dict[str, float]:
+    """Read amounts by name: ``"licence=2,disk=0.5"``."""
+    if not isinstance(text, str):
+        return dict(text)
+    pairs = (part.partition("=") for part in text.split(",") if part.strip())
+    return {name.strip(): float(amount) for name, _, amount in pairs}
+
+
+def _setting(default: Any, parse: Callable[[Any], Any]) -> Any:
+    return field(default=default, metadata={"parse": parse})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Tunables of this process's engine; `Settings.load()` reads them.
+
+    Args:
+        address: None for an embedded cluster, ``"host:port"`` of a running one, ``"inline"`` for this process alone.
+        num_cpus: CPUs of the embedded cluster; None for what affinity and container limits leave this process.
+        num_gpus: GPUs of the embedded cluster; None for those that are visible.
+        resources: custom resources of the embedded cluster, as ``"licence=2,disk=1"``.
+        store_memory: room for stored objects: bytes, or a fraction of the memory. Larger keeps more results in
+            memory, smaller leaves more to the programs. 30 % as in Ray.
+        log_prefix: begin each line that a task prints with function and process.
+        start_timeout: seconds an embedded cluster may take to answer. It takes about 0.1; a loaded machine needs more.
+    """
+
+    address: str | None = _setting(None, str)
+    num_cpus: float | None = _setting(None, float)
+    num_gpus: float | None = _setting(None, float)
+    resources: Mapping[str, float] = field(default_factory=dict, metadata={"parse": parse_amounts})
+    store_memory: int | float = _setting(0.3, parse_nbytes)
+    log_prefix: bool = _setting(False, parse_flag)
+    start_timeout: float = _setting(30.0, parse_seconds)
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, **explicit: Any) -> Settings:
+        """Read the settings: keywords first, then ``OUTBOARD_*``; a keyword of None means not given.
+
+        Raises:
+            ValueError: unknown keyword, a variable that looks like a misspelt setting, or a value that does not parse.
+        """
+        for name in explicit:
+            if name not in SETTING_NAMES:
+                raise ValueError(_unknown("setting", name, SETTING_NAMES))
+        environ = os.environ if environ is None else environ
+        _check_spelling(environ)
+        values: dict[str, Any] = {}
+        for name, parse in _PARSERS.items():
+            given = explicit.get(name)
+            variable = _PREFIX + name.upper()
+            if given is None and environ.get(variable):
+                given = environ[variable]
+            if given is not None:
+                values[name] = _parsed(name, parse, given)
+        return cls(**values)
+
+    def store_nbytes(self, memory_nbytes: int) -> int:
+        """Give the room for stored objects in bytes on a machine with so much memory."""
+        return int(self.store_memory * memory_nbytes if self.store_memory <= 1 else self.store_memory)
+
+
+SETTING_NAMES = tuple(f.name for f in dataclasses.fields(Settings))
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {f.name: f.metadata["parse"] for f in dataclasses.fields(Settings)}
+
+
+def _parsed(name: str, parse: Callable[[Any], Any], given: Any) -> Any:
+    try:
+        return parse(given)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"setting {name}: {error}") from error
+
+
+def _check_spelling(environ: Mapping[str, str]) -> None:
+    """Refuse variables that resemble a setting; others of our prefix belong to other parts."""
+    for variable in environ:
+        if not variable.startswith(_PREFIX):
+            continue
+        name = variable.removeprefix(_PREFIX).lower()
+        if name not in SETTING_NAMES and _nearest(name, SETTING_NAMES, cutoff=0.85):
+            raise ValueError(_unknown("setting", variable, [_PREFIX + n.upper() for n in SETTING_NAMES]))
+
+
+def _unknown(what: str, name: str, valid: Iterable[str]) -> str:
+    near = _nearest(name, valid, cutoff=0.5)
+    hint = f" (did you mean {near!r}?)" if near else ""
+    return f"unknown {what} {name!r}{hint}; valid are {', '.join(valid)}"
+
+
+def _nearest(name: str, valid: Iterable[str], *, cutoff: float) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(valid), n=1, cutoff=cutoff)), None)

@@ -1,0 +1,102 @@
+"""References to objects: what users hold in place of values."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .ids import ObjectId
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from .engine import Completion
+
+
+class Hold(Protocol):
+    """What a reference needs of its engine."""
+
+    dropped: deque[tuple[int, int]]
+    """(owner, seq) of references that ended; the engine drains it. Appending is all that a finaliser may do."""
+
+    def add_done_callback(self, ref: ObjectRef, callback: Callable[[Completion], None]) -> None:
+        """Call back once when the object is there."""
+
+
+class ObjectRef:
+    """Names one object that exists or will; the object lives at least as long as a reference to it.
+
+    Cheap to hash, compare and pickle. May be passed to tasks: at the top level of the arguments it is replaced by its
+    value, within containers it stays a reference. Thread-safe.
+    """
+
+    __slots__ = ("__weakref__", "_hold", "owner", "seq")
+
+    def __init__(self, owner: int, seq: int, hold: Hold) -> None:
+        self.owner = owner
+        self.seq = seq
+        self._hold = hold
+
+    def __del__(self) -> None:
+        # May run in any thread, under any lock and at interpreter exit: one append, nothing else.
+        self._hold.dropped.append((self.owner, self.seq))
+
+    def hex(self) -> str:
+        """Give the id as 32 hexadecimal digits."""
+        return ObjectId(self.owner, self.seq).hex()
+
+    def task_id(self) -> str:
+        """Give the id of the task that makes this object, as far as a reference knows it: that of its result."""
+        return self.hex()
+
+    def future(self) -> Future[Any]:
+        """Return a `concurrent.futures.Future` of the value; cancelling it does not cancel the task."""
+        from concurrent.futures import Future
+
+        future: Future[Any] = Future()
+
+        def settle(completion: Completion, _keep: ObjectRef = self) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            if completion.ok:
+                future.set_result(completion.value)
+            else:
+                future.set_exception(completion.value)
+
+        self._hold.add_done_callback(self, settle)
+        return future
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        from asyncio import wrap_future
+
+        return wrap_future(self.future()).__await__()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectRef):
+            return NotImplemented
+        return self.seq == other.seq and self.owner == other.owner
+
+    def __hash__(self) -> int:
+        return hash((self.owner, self.seq))
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self.hex()})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("an ObjectRef is neither true nor false: call outboard.get(ref) and test the value")
+
+    # Without it `for x in ref` would say the same, but so it is said on purpose: a reference is not its value.
+    __iter__ = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .store.serialize import note_reference
+
+        note_reference(ObjectId(self.owner, self.seq))
+        return _rebuild, (self.owner, self.seq)
+
+
+def _rebuild(owner: int, seq: int) -> ObjectRef:
+    from .engine import current
+
+    return current().adopt_ref(owner, seq)

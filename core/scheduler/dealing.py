@@ -1,0 +1,174 @@
+"""From queues to workers: admission, packets and ranges, and taking back what a worker has not begun.
+
+A queued task is admitted when its resources fit: a worker leases its shape and gets a first packet. Leased workers are
+topped up to a range of about 10 ms. What lies unbegun in a range while somebody is idle is recalled: the packets that
+the kernel gives back go to the front of their queue and are dealt again.
+"""
+
+from __future__ import annotations
+
+from .claims import Packet
+from .commands import Recall, SendPacket
+from .fairness import next_kind, rank, shape_turns
+from .leases import BUSY, STARTING, Leases
+from .queues import Kind, Shape
+from .tables import Tables, Worker
+
+
+class Dealer:
+    """Deals queued tasks to workers after every event."""
+
+    __slots__ = ("_tables", "_leases")
+
+    def __init__(self, tables: Tables, leases: Leases) -> None:
+        self._tables = tables
+        self._leases = leases
+
+    def deal(self) -> None:
+        """Do all that has become possible: resume, admit, top up, and recall for who is idle."""
+        tables = self._tables
+        if tables.resuming:
+            self._leases.resume()
+        if tables.rotation.ready:
+            self._admit()
+            if tables.rotation.ready:
+                self._top_up_all()
+        if tables.stacked:
+            self._balance()
+
+    def recall_all(self, worker: Worker) -> None:
+        """Ask for every packet that the worker has not taken."""
+        if worker.is_recalling:
+            worker.recall_again = True
+        elif worker.range.packets:
+            self._recall(worker, len(worker.range.packets))
+
+    def _recall(self, worker: Worker, at_most: int) -> None:
+        worker.is_recalling = True
+        self._tables.commands.append(Recall(worker.number, at_most))
+
+    def _admit(self) -> None:
+        tables = self._tables
+        ready = tables.rotation.ready
+        while ready and (tables.resources.free_cpu > 0 or tables.cpuless_shapes):
+            shape = self._choose()
+            if shape is None:
+                return
+            kind = next_kind(shape)
+            worker = self._leases.acquire(shape)
+            if worker.state == STARTING:
+                shape.root.note_turn()
+                continue
+            share = kind.queued
+            if share > 1:
+                share = -(-share // (len(shape.leased) + self._more_workers(shape, share - 1)))
+            if kind.client.worker is not None:
+                self._leases.mark_nested(worker, nested=True)
+            self._send(worker, kind, share)
+            shape.root.note_turn()
+
+    def _choose(self) -> Shape | None:
+        can_staff = self._leases.can_staff
+        for root in self._tables.rotation.turns():
+            for shape in shape_turns(root):
+                if shape.queued > shape.coming and can_staff(shape) and _is_next(shape):
+                    return shape
+        return None
+
+    def _more_workers(self, shape: Shape, at_most: int) -> int:
+        binding = shape.binding
+        room = self._tables.resources.room(shape.demand)
+        if binding.spec.processes:
+            room = min(room, binding.spec.processes - binding.live + len(binding.idle))
+        return 0 if binding.spec.ordered else max(0, min(room, at_most))
+
+    def _top_up_all(self) -> None:
+        for root in self._tables.rotation.turns():
+            for shape in shape_turns(root):
+                if len(shape.leased) > shape.coming and self._may_top_up(shape):
+                    self._top_up(shape)
+
+    def _may_top_up(self, shape: Shape) -> bool:
+        """Whether more of this shape may lie behind what runs: not while others who wait have the better claim."""
+        if self._tables.resuming and shape.demand.cpu:
+            return False
+        if not _is_next(shape):
+            return False
+        root = shape.root
+        has_worker = self._leases.has_worker
+        if len(root.ready) > 1:
+            own = rank(next_kind(shape))
+            for other in root.ready:
+                if other is not shape and rank(next_kind(other)) < own and has_worker(other):
+                    return False
+        for rival in self._tables.rotation.ready:
+            if rival is not root and rival.turn() < root.turn() and any(map(has_worker, rival.ready)):
+                return False
+        return True
+
+    def _top_up(self, shape: Shape) -> None:
+        while shape.queued:
+            kind = next_kind(shape)
+            takers = []
+            for worker in shape.leased.values():
+                room = self._room(worker, kind)
+                if room > 0 and worker.range.packets:
+                    takers.append((worker.range.tasks, worker.number, room, worker))
+            if not takers:
+                return
+            takers.sort()
+            share = -(-kind.queued // (len(takers) + shape.coming))
+            for _, _, room, worker in takers:
+                left = min(share, room, kind.queued)
+                while left > 0 and (sent := self._send(worker, kind, left)):
+                    left -= sent
+            if shape.coming:
+                return
+
+    def _room(self, worker: Worker, kind: Kind) -> int:
+        if worker.state != BUSY or worker.is_recalling or kind.client.worker is worker:
+            # A child must never lie behind the task that may come to wait for it.
+            return 0
+        range_ = worker.range
+        return min(kind.pace.room(len(range_.packets), range_.seconds), worker.tasks_left)
+
+    def _send(self, worker: Worker, kind: Kind, at_most: int) -> int:
+        """Send one packet; returns its number of tasks, 0 when the worker's range is full."""
+        tables = self._tables
+        packets = worker.range.packets
+        pace = kind.pace
+        limit = min(at_most, pace.packet_tasks, worker.tasks_left)
+        if limit <= 0 or (packets and not pace.room(len(packets), worker.range.seconds)):
+            return 0
+        intervals, count = kind.take(limit)
+        tables.last_packet += 1
+        packet = Packet(tables.last_packet, kind, intervals, count, pace.expected)
+        worker.range.add(packet)
+        worker.given += count
+        worker.is_barred = False
+        if len(packets) > 1:
+            tables.stacked[worker.number] = worker
+        kind.shape.root.served_seconds += packet.each * count
+        tables.commands.append(SendPacket(worker.number, packet.number, intervals))
+        return count
+
+    def _balance(self) -> None:
+        """Where a worker could run what lies unbegun behind another's task, ask the kernel for half of it."""
+        tables = self._tables
+        if tables.resources.free_cpu <= 0 and not tables.cpuless_shapes:
+            return
+        for worker in tables.stacked.values():
+            shape = worker.shape
+            if shape is None or shape.queued or worker.is_recalling or worker.is_barred or worker.state != BUSY:
+                continue
+            if not shape.binding.spec.ordered and self._leases.can_staff(shape):
+                self._recall(worker, len(worker.range.packets) // 2)
+
+
+def _is_next(shape: Shape) -> bool:
+    """Whether it is this shape's turn in its binding, where tasks of all shapes go in one order."""
+    binding = shape.binding
+    if not binding.spec.ordered:
+        return True
+    order = next_kind(shape).queue[0].order
+    return all(not other.queued or next_kind(other).queue[0].order >= order for other in binding.shapes.values())

@@ -1,0 +1,393 @@
+"""The node's machine: takes what clients, workers and the kernel say, and orders what is to be done.
+
+Events are methods; what they decide lies in ``commands`` until the driver takes it. No event waits, and none fails
+half-way: an event that cannot happen in the present state raises ``InvalidTransition`` and changes nothing; one that
+is merely late (its worker is dead, its client gone) is counted in ``counts`` and dropped. The driver calls from one
+thread; ``now`` is its monotonic clock in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ..ids import Span
+from .claims import Done
+from .commands import (
+    BindingFailed,
+    BindingSpec,
+    Command,
+    InvalidTransition,
+    KindRefused,
+    KindSpec,
+    LostCause,
+    TaskKey,
+)
+from .credit import review
+from .dealing import Dealer
+from .fairness import Root
+from .intervals import Interval
+from .invariants import check_tables
+from .leases import BLOCKED, BUSY, KILLED, RESUMING, STARTING, Leases
+from .losses import Losses
+from .queues import Kind, Shape
+from .resources import Demand
+from .tables import Binding, Client, Tables, Worker, WorkerState
+
+#: Workers that may die one after the other before they have started, until their binding is given up.
+START_DEATHS = 3
+
+
+class WorkerView(NamedTuple):
+    """One worker as ``snapshot`` shows it."""
+
+    worker: int
+    state: str
+    client: int
+    binding: int
+    tasks: int
+
+
+class Snapshot(NamedTuple):
+    """What a node does just now: tasks that run (one a worker at most), tasks that wait, free amounts, workers."""
+
+    running: int
+    queued: int
+    free: dict[str, int]
+    workers: list[WorkerView]
+
+
+class Dispatch:
+    """Queues tasks per client and kind, admits them when resources fit, and deals them to workers.
+
+    Args:
+        totals: amounts of this node's resources in 1/10000.
+        gpus: number of GPU devices; 0 takes it from ``totals["GPU"]``.
+        initial_credit: what every kind starts with; clients know it from their welcome.
+    """
+
+    __slots__ = ("_tables", "_leases", "_dealer", "_losses")
+
+    def __init__(self, totals: Mapping[str, int], *, gpus: int = 0, initial_credit: int = 64) -> None:
+        self._tables = Tables(totals, gpus, initial_credit)
+        self._leases = Leases(self._tables)
+        self._dealer = Dealer(self._tables, self._leases)
+        self._losses = Losses(self._tables, self._leases, self._dealer)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each kind of late event was dropped."""
+        return self._tables.counts
+
+    def take_commands(self) -> list[Command]:
+        """The commands decided since the last call, in the order in which they are to be done."""
+        commands = self._tables.commands
+        self._tables.commands = []
+        return commands
+
+    def on_client_joined(self, client: int, root: int, now: float, *, worker: int | None = None) -> None:
+        """A client has said hello; ``root`` is itself, or the root client of the ``worker`` that has become one."""
+        tables = self._tables
+        if client in tables.clients:
+            raise InvalidTransition(f"client {client:x} is here already")
+        if worker is None:
+            if root != client:
+                raise InvalidTransition(f"client {client:x} is no worker and not its own root")
+            joined = Client(client, None, Root(tables.rotation), None)
+            joined.bindings[0] = Binding(joined, BindingSpec(0))
+        else:
+            host = tables.find_worker(worker, "client_joined")
+            over = tables.find_client(root, "client_joined")
+            if host is None or over is None:
+                return
+            if over.worker is not None or host.binding.client.root is not over.root:
+                raise InvalidTransition(f"worker {worker} does not belong to root {root:x}")
+            joined = Client(client, over, over.root, host)
+            host.clients.append(joined)
+        tables.clients[client] = joined
+
+    def on_client_left(self, client: int, now: float) -> None:
+        """A client's process has ended: its queued tasks are dropped, running ones cancelled, its workers killed."""
+        left = self._tables.find_client(client, "client_left")
+        if left is None:
+            return
+        if left.worker is None:
+            for nested in [c for c in self._tables.clients.values() if c.root_client is left and c is not left]:
+                self._losses.drop_client(nested)
+        self._losses.drop_client(left)
+        self._dealer.deal()
+
+    def on_binding(self, client: int, spec: BindingSpec) -> None:
+        """A client names a binding; an eager one gets its workers now."""
+        owner = self._tables.find_client(client, "binding")
+        if owner is None:
+            return
+        if spec.id in owner.bindings or (spec.id == 0 and owner.worker is not None):
+            raise InvalidTransition(f"client {client:x} has a binding {spec.id} already")
+        binding = owner.bindings[spec.id] = Binding(owner, spec)
+        if spec.eager:
+            workers = 1 if spec.ordered else spec.processes or self._tables.resources.slots
+            for _ in range(workers):
+                self._leases.start(binding)
+
+    def on_unbind(self, client: int, binding: int, force: bool) -> None:
+        """A client drops a binding: its workers end when nothing of it is left, or at once with ``force``."""
+        owner = self._tables.find_client(client, "unbind")
+        if owner is None:
+            return
+        dropped = owner.bindings.get(binding)
+        if dropped is None:
+            raise InvalidTransition(f"client {client:x} has no binding {binding}")
+        self._losses.drop_binding(dropped, force=force)
+        self._dealer.deal()
+
+    def on_kind(self, client: int, spec: KindSpec) -> None:
+        """A client describes tasks to come; a demand that this node can never meet is refused."""
+        tables = self._tables
+        owner = tables.find_client(client, "kind")
+        if owner is None:
+            return
+        if spec.id in owner.kinds:
+            raise InvalidTransition(f"client {client:x} has a kind {spec.id} already")
+        binding = owner.bindings.get(spec.binding)
+        if binding is None and spec.binding == 0:
+            binding = owner.root_client.bindings.get(0)
+        if binding is None:
+            raise InvalidTransition(f"client {client:x} has no binding {spec.binding}")
+        demand = Demand.of(spec.resources)
+        shape = binding.shapes.get(demand) or self._add_shape(binding, demand)
+        owner.last_kind = max(owner.last_kind, spec.id)
+        owner.kinds[spec.id] = Kind(owner, spec.id, shape, tables.initial_credit)
+        if not shape.capacity:
+            asked = {name: amount for name, amount in spec.resources.items() if amount}
+            tables.commands.append(KindRefused(client, spec.id, asked, dict(tables.resources.totals)))
+
+    def on_want(self, client: int, kind: int, waiting: int, now: float) -> None:
+        """A client says how many more tasks of a kind it has than its credit allows."""
+        tables = self._tables
+        owner = tables.find_client(client, "want")
+        wanted = tables.find_kind(owner, kind, "want") if owner else None
+        if wanted is None:
+            return
+        wanted.wanted = waiting
+        review(wanted, tables.commands)
+        self._leases.settle(wanted.shape.binding)
+
+    def on_submitted(self, client: int, interval: Interval, now: float) -> None:
+        """Tasks have arrived. The client is their owner."""
+        tables = self._tables
+        owner = tables.clients.get(client) or tables.find_client(client, "submitted")
+        if owner is None:
+            return
+        kind = owner.kinds.get(interval.kind) or tables.find_kind(owner, interval.kind, "submitted")
+        if interval.owner != client or not interval.calls:
+            raise InvalidTransition(f"client {client:x} submitted {interval!r}")
+        if kind is None or kind.shape.binding.is_refusing or not kind.shape.capacity:
+            outcome = (kind and kind.shape.binding.failure) or b""
+            self._losses.lose(owner, LostCause.BINDING, [interval.span()], None, outcome)
+            return
+        host = owner.worker
+        if host is not None and host.range.packets:
+            owner.depth = host.range.packets[0].kind.client.depth + 1
+        tables.last_order += 1
+        interval.order = tables.last_order
+        kind.push(interval)
+        self._dealer.deal()
+
+    def on_worker_started(self, worker: int, now: float) -> None:
+        """A worker has run its initialiser and waits for packets."""
+        started = self._tables.find_worker(worker, "worker_started")
+        if started is None or _is_ending(started, self._tables):
+            return
+        if started.state != STARTING:
+            raise InvalidTransition(f"{started!r} started again")
+        started.binding.start_deaths = 0
+        # It gives up its place and is chosen again as an idle one: meanwhile somebody else may come first.
+        self._leases.release(started)
+        self._leases.make_idle(started)
+        self._dealer.deal()
+
+    def on_worker_init_failed(self, worker: int, outcome: bytes, now: float) -> None:
+        """A worker's initialiser raised: its binding is of no use, and the worker is ending."""
+        failed = self._tables.find_worker(worker, "worker_init_failed")
+        if failed is None or _is_ending(failed, self._tables):
+            return
+        if failed.state != STARTING:
+            raise InvalidTransition(f"{failed!r} has been initialised")
+        self._leases.fail_start(failed)
+        self._fail_binding(failed.binding, outcome, worker)
+        self._dealer.deal()
+
+    def on_finished(
+        self, worker: int, packet: int, done: Iterable[Done], seconds: float, packet_done: bool, now: float
+    ) -> None:
+        """A worker reports the next tasks of its packet; ``seconds`` is what they took together."""
+        tables = self._tables
+        reporter = tables.workers.get(worker) or tables.find_worker(worker, "finished")
+        if reporter is None:
+            return
+        ran, count = reporter.range.report(packet, done, packet_done)
+        kind = ran.kind
+        if count:
+            kind.outstanding -= count
+            kind.pace.note(seconds, count)
+            kind.shape.root.served_seconds += seconds - ran.each * count
+        if packet_done:
+            reporter.is_barred = False
+            packets = reporter.range.packets
+            if len(packets) < 2:
+                tables.stacked.pop(worker, None)
+                if not packets:
+                    self._leases.release(reporter)
+        if not kind.client.is_gone:
+            review(kind, tables.commands)
+        self._dealer.deal()
+
+    def on_blocked(self, worker: int, now: float) -> None:
+        """A worker's task waits: its CPUs are free, and what lies behind it may be what it waits for."""
+        blocked = self._tables.find_worker(worker, "blocked")
+        if blocked is None or _is_ending(blocked, self._tables):
+            return
+        if blocked.state != BUSY:
+            raise InvalidTransition(f"{blocked!r} cannot block")
+        self._leases.block(blocked)
+        if len(blocked.range.packets) > 1:
+            self._dealer.recall_all(blocked)
+        self._dealer.deal()
+
+    def on_unblock(self, worker: int, now: float) -> None:
+        """A worker's task can go on and asks for its CPUs; it gets the next free ones."""
+        asking = self._tables.find_worker(worker, "unblock")
+        if asking is None or _is_ending(asking, self._tables):
+            return
+        if asking.state != BLOCKED:
+            raise InvalidTransition(f"{asking!r} is not blocked")
+        asking.state = RESUMING
+        self._tables.resuming.append(asking)
+        self._dealer.deal()
+
+    def on_recalled(self, worker: int, packets: Collection[int], now: float) -> None:
+        """The driver's answer to ``Recall``: the packets that the kernel gave back."""
+        tables = self._tables
+        holder = tables.find_worker(worker, "recalled")
+        if holder is None:
+            return
+        if not holder.is_recalling:
+            raise InvalidTransition(f"nothing was recalled from {holder!r}")
+        taken = holder.range.take_back(packets)
+        holder.is_recalling = False
+        holder.is_barred = not taken
+        for packet in reversed(taken):
+            holder.given -= packet.count
+            self._losses.put_back(packet, packet.intervals)
+        if len(holder.range.packets) < 2:
+            tables.stacked.pop(worker, None)
+        if not holder.range.packets:
+            self._leases.release(holder)
+        if holder.recall_again and holder.range.packets:
+            self._dealer.recall_all(holder)
+        else:
+            self._losses.follow_up(holder)
+        holder.recall_again = False
+        self._dealer.deal()
+
+    def on_worker_died(
+        self, worker: int, returned_packets: Collection[int], running: TaskKey | None, machine_lost: bool, now: float
+    ) -> None:
+        """A worker's process is gone, its link read to the end, its claim socket drained.
+
+        Args:
+            returned_packets: numbers of the packets that were drained.
+            running: what the board names.
+            machine_lost: it was not the process's own death (the template is gone).
+        """
+        dead = self._tables.find_worker(worker, "worker_died")
+        if dead is None:
+            return
+        binding = dead.binding
+        if dead.state == STARTING and not machine_lost:
+            binding.start_deaths += 1
+        fates = dead.range.autopsy(returned_packets, running)
+        self._losses.settle_death(dead, fates, machine_lost)
+        self._leases.bury(dead)
+        for nested in list(dead.clients):
+            self._losses.drop_client(nested)
+        if binding.start_deaths >= START_DEATHS:
+            self._fail_binding(binding, b"", worker)
+        self._leases.settle(binding)
+        self._dealer.deal()
+
+    def on_cancel(self, client: int, span: Span, kill_after: float | None, force: bool, now: float) -> None:
+        """An owner takes tasks back.
+
+        Those not begun are lost as cancelled; a running one is signalled, and its worker killed after ``kill_after``
+        seconds (None: never) or at once with ``force``.
+        """
+        tables = self._tables
+        owner = tables.find_client(client, "cancel")
+        if owner is None:
+            return
+        self._losses.cancel_queued(owner, span)
+        delay = 0.0 if force else kill_after
+        for worker in tables.workers.values():
+            if worker.range.packets:
+                self._losses.cancel_dealt(worker, owner, span, delay)
+        for binding in [*owner.bindings.values(), *owner.root_client.bindings.values()]:
+            self._leases.settle(binding)
+        self._dealer.deal()
+
+    def on_kill_due(self, worker: int, running: TaskKey | None, now: float) -> None:
+        """The driver's answer to ``KillLater``: what the board names when the time has come."""
+        late = self._tables.find_worker(worker, "kill_due")
+        if late is not None and late.state != KILLED:
+            self._losses.kill_due(late, running)
+
+    def snapshot(self) -> Snapshot:
+        """Say what goes on, for people."""
+        workers = self._tables.workers.values()
+        return Snapshot(
+            running=sum(1 for w in workers if w.range.tasks),
+            queued=sum(s.queued for r in self._tables.rotation.ready for s in r.ready),
+            free=self._tables.resources.free(),
+            workers=[
+                WorkerView(w.number, w.state.name, w.binding.client.id, w.binding.spec.id, w.range.tasks)
+                for w in workers
+            ],
+        )
+
+    def check(self) -> None:
+        """Verify every invariant of the tables; raises AssertionError naming the one that is broken."""
+        check_tables(self._tables)
+
+    def _add_shape(self, binding: Binding, demand: Demand) -> Shape:
+        capacity = self._tables.resources.capacity(demand)
+        spec = binding.spec
+        if spec.ordered:
+            capacity = min(capacity, 1)
+        elif spec.processes:
+            capacity = min(capacity, spec.processes)
+        shape = binding.shapes[demand] = Shape(binding, demand, capacity)
+        if not demand.cpu:
+            self._tables.cpuless_shapes += 1
+        return shape
+
+    def _fail_binding(self, binding: Binding, outcome: bytes, worker: int) -> None:
+        if binding.failure is not None or binding.is_forced:
+            return
+        binding.failure = outcome
+        self._tables.commands.append(BindingFailed(binding.client.id, binding.spec.id, outcome, worker))
+        self._losses.empty_binding(binding)
+        for other in list(binding.workers.values()):
+            if other.state == STARTING:
+                self._leases.release(other)
+            if other.shape is None:
+                self._leases.stop(other)
+
+
+def _is_ending(worker: Worker, tables: Tables) -> bool:
+    """Whether the worker has been told to end: what it still says is late."""
+    if worker.state < WorkerState.STOPPING:
+        return False
+    tables.counts["late_of_ending_worker"] += 1
+    return True

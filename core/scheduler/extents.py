@@ -1,0 +1,266 @@
+"""The node's table of extents: who may still need which stored bytes.
+
+An extent is announced by the writer of its segment, *freed* when its owner's count of references is zero, and pinned
+once per descriptor handed to a process. It is reclaimed when it is freed and has no pins left. Messages of owner,
+writer and readers come over different links, so a FREE may overtake the ANNOUNCE it belongs to, and anything may come
+twice or after a death: such messages are counted in ``ignored`` and change nothing.
+
+Collections and their invariants:
+
+- ``_entries``: announced and not reclaimed; each lies in exactly one segment's ``extents``.
+- ``_pins``: process -> object -> count > 0; the sum over processes of one object is its entry's ``pins``.
+- ``_freed_early`` and ``_gone``: memory of the last frees without an object, and of the last deaths; bounded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..ids import ObjectId
+
+#: How many frees without an object and how many deaths are remembered. A message that is older than so many others
+#: finds nothing any more and would leak one extent until its owner ends; an entry costs about 150 bytes.
+REMEMBERED = 10_000
+
+Key = tuple[int, int, int]  # owner, seq, version
+_K = TypeVar("_K")
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Tell the writer that it may use the extent's space again."""
+
+    writer: int
+    segment: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePages:
+    """Give the pages of an extent back to the system: its writer is gone, so nobody would use them again."""
+
+    segment: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropSegment:
+    """Close a segment of a writer that is gone: no extent is left in it."""
+
+    segment: int
+
+
+Command = Reclaim | ReleasePages | DropSegment
+
+
+class _Segment:
+    __slots__ = ("extents", "nbytes", "used", "writer")
+
+    def __init__(self, writer: int, nbytes: int) -> None:
+        self.writer: int | None = writer  # None: it died
+        self.nbytes = nbytes
+        self.used = 0
+        self.extents: dict[int, Key] = {}  # by offset
+
+
+class _Entry:
+    __slots__ = ("freed", "nbytes", "offset", "owner", "pins", "segment")
+
+    def __init__(self, owner: int, segment: int, offset: int, nbytes: int) -> None:
+        self.owner = owner  # who counts the references: the owner in the object's name, or who took it over
+        self.segment = segment
+        self.offset = offset
+        self.nbytes = nbytes
+        self.pins = 0
+        self.freed = False
+
+
+class Extents:
+    """Pure machine over leases, announcements, frees and pins of one node. Processes are named by any integer."""
+
+    def __init__(self, budget_nbytes: int) -> None:
+        self.budget_nbytes = budget_nbytes
+        self.used_nbytes = 0  # whole segments of living writers, announced extents of dead ones
+        self.commands: list[Command] = []
+        self.ignored: Counter[str] = Counter()
+        self._last_segment = 0
+        self._segments: dict[int, _Segment] = {}
+        self._entries: dict[Key, _Entry] = {}
+        self._pins: dict[int, dict[Key, int]] = {}
+        self._freed_early: dict[Key, None] = {}
+        self._gone: dict[int, None] = {}
+
+    def __repr__(self) -> str:
+        counts = f"segments={len(self._segments)} extents={len(self._entries)} pinning={len(self._pins)}"
+        return f"<Extents {counts} used={self.used_nbytes} of {self.budget_nbytes}>"
+
+    def take_commands(self) -> list[Command]:
+        """Return what is to be done, in order, and forget it."""
+        commands, self.commands = self.commands, []
+        return commands
+
+    def on_lease(self, writer: int, nbytes: int) -> int | None:
+        """Grant a new segment and return its number, or None when the budget has no room (or the writer died)."""
+        if writer in self._gone or self.used_nbytes + nbytes > self.budget_nbytes:
+            return None
+        self._last_segment += 1
+        self._segments[self._last_segment] = _Segment(writer, nbytes)
+        self.used_nbytes += nbytes
+        return self._last_segment
+
+    def on_announced(
+        self, owner: int, seq: int, version: int, segment: int, offset: int, nbytes: int, writer: int
+    ) -> None:
+        """Enter an extent; a second copy of the same object is given back at once."""
+        home = self._segments.get(segment)
+        if home is None or home.writer != writer or offset in home.extents:
+            self.ignored["announced"] += 1
+            return
+        key = (owner, seq, version)
+        if key in self._entries:
+            self.ignored["announced again elsewhere"] += 1
+            self.commands.append(Reclaim(writer, segment, offset))
+            return
+        entry = self._entries[key] = _Entry(owner, segment, offset, nbytes)
+        home.extents[offset] = key
+        home.used += nbytes
+        if key in self._freed_early or owner in self._gone:
+            self._freed_early.pop(key, None)
+            entry.freed = True
+            self._settle(key, entry)
+
+    def on_freed(self, owner: int, seq: int, version: int) -> None:
+        """Note that the owner's count is zero: nobody gets a new pin any more."""
+        key = (owner, seq, version)
+        entry = self._entries.get(key)
+        if entry is None:
+            self.ignored["freed early or again"] += 1
+            if owner not in self._gone:
+                _remember(self._freed_early, key)
+        elif entry.freed:
+            self.ignored["freed again"] += 1
+        else:
+            entry.freed = True
+            self._settle(key, entry)
+
+    def on_handed_over(self, oid: ObjectId, version: int, owner: int) -> None:
+        """Another process counts the references of an object from now on."""
+        entry = self._entries.get((oid[0], oid[1], version))
+        if entry is None:
+            self.ignored["handed over"] += 1
+        else:
+            entry.owner = owner
+
+    def pin(self, oid: ObjectId, version: int, process: int) -> bool:
+        """Pin for a process that is about to be given the descriptor; False when the object is not here any more."""
+        key = (oid[0], oid[1], version)
+        entry = self._entries.get(key)
+        if entry is None or entry.freed or process in self._gone:
+            return False
+        entry.pins += 1
+        held = self._pins.setdefault(process, {})
+        held[key] = held.get(key, 0) + 1
+        return True
+
+    def unpin(self, oid: ObjectId, version: int, process: int) -> None:
+        """Take back one pin of a process."""
+        key = (oid[0], oid[1], version)
+        held = self._pins.get(process)
+        count = held.get(key, 0) if held is not None else 0
+        if held is None or not count:
+            self.ignored["unpinned"] += 1
+            return
+        if count > 1:
+            held[key] = count - 1
+        else:
+            del held[key]
+            if not held:
+                del self._pins[process]
+        self._unpin(key, 1)
+
+    def on_forked(self, process: int, heir: int) -> None:
+        """Pin for ``heir``, which stands for all descendants of a fork, what ``process`` has pinned now.
+
+        The end of those descendants is told by ``on_process_died(heir)``.
+        """
+        held = self._pins.get(process)
+        if not held:
+            return
+        inherited = self._pins.setdefault(heir, {})
+        for key, count in held.items():
+            inherited[key] = inherited.get(key, 0) + count
+            self._entries[key].pins += count
+
+    def on_process_died(self, process: int) -> None:
+        """Drop the pins of a process, the space it leased and did not announce, and all objects it owned."""
+        _remember(self._gone, process)
+        for segment, home in list(self._segments.items()):
+            if home.writer == process:
+                home.writer = None
+                self.used_nbytes -= home.nbytes - home.used
+                self._drop_if_empty(segment, home)
+        for key, count in self._pins.pop(process, {}).items():
+            self._unpin(key, count)
+        for key, entry in list(self._entries.items()):
+            if entry.owner == process and not entry.freed:
+                entry.freed = True
+                self._settle(key, entry)
+        for key in [key for key in self._freed_early if key[0] == process]:
+            del self._freed_early[key]
+
+    def holders(self) -> list[tuple[int, int]]:
+        """(owner, nbytes) of the announced extents, largest first."""
+        sizes: Counter[int] = Counter()
+        for key, entry in self._entries.items():
+            sizes[key[0]] += entry.nbytes
+        return sizes.most_common()
+
+    def _unpin(self, key: Key, count: int) -> None:
+        entry = self._entries[key]
+        entry.pins -= count
+        self._settle(key, entry)
+
+    def _settle(self, key: Key, entry: _Entry) -> None:
+        if entry.pins or not entry.freed:
+            return
+        del self._entries[key]
+        home = self._segments[entry.segment]
+        del home.extents[entry.offset]
+        home.used -= entry.nbytes
+        if home.writer is not None:
+            self.commands.append(Reclaim(home.writer, entry.segment, entry.offset))
+            return
+        self.used_nbytes -= entry.nbytes
+        if not self._drop_if_empty(entry.segment, home):
+            self.commands.append(ReleasePages(entry.segment, entry.offset, entry.nbytes))
+
+    def _drop_if_empty(self, segment: int, home: _Segment) -> bool:
+        if home.extents:
+            return False
+        del self._segments[segment]
+        self.commands.append(DropSegment(segment))
+        return True
+
+    def check(self) -> None:
+        """Raise ``AssertionError`` when an invariant does not hold; for tests."""
+        pins: Counter[Key] = Counter()
+        for held in self._pins.values():
+            assert held and all(count > 0 for count in held.values()), "empty pins are kept"
+            pins.update(held)
+        assert all(entry.pins == pins.pop(key, 0) for key, entry in self._entries.items()), "pins do not add up"
+        assert not pins, f"pins of unknown objects: {pins}"
+        placed = {key: (seg, at) for seg, home in self._segments.items() for at, key in home.extents.items()}
+        assert placed == {key: (entry.segment, entry.offset) for key, entry in self._entries.items()}
+        assert not any(entry.freed and not entry.pins for entry in self._entries.values()), "not reclaimed"
+        used = sum(home.used if home.writer is None else home.nbytes for home in self._segments.values())
+        assert used == self.used_nbytes, f"{self.used_nbytes} bytes counted, {used} in use"
+        assert all(home.writer is not None or home.extents for home in self._segments.values())
+
+
+def _remember(memory: dict[_K, None], key: _K) -> None:
+    memory[key] = None
+    if len(memory) > REMEMBERED:
+        del memory[next(iter(memory))]

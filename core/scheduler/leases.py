@@ -1,0 +1,250 @@
+"""Workers and what they hold: starting, leasing, blocking, stopping.
+
+A worker holds the resources of one task of its shape from the moment it is chosen (even while it still starts) until
+nothing is outstanding at it; a blocked one holds all but the CPUs.
+"""
+
+from __future__ import annotations
+
+from .commands import KillWorker, Resume, StartWorker, StopWorker, Unbound
+from .queues import Shape
+from .tables import Binding, Tables, Worker, WorkerState
+
+#: More processes than this per slot: idle ones of other bindings end first. Larger keeps more warm, smaller saves
+#: memory.
+PROCESSES_PER_SLOT = 2
+
+STARTING, IDLE, BUSY = WorkerState.STARTING, WorkerState.IDLE, WorkerState.BUSY
+BLOCKED, RESUMING = WorkerState.BLOCKED, WorkerState.RESUMING
+STOPPING, KILLED = WorkerState.STOPPING, WorkerState.KILLED
+
+
+class Leases:
+    """Acts on the tables; starts, stops and leases workers."""
+
+    __slots__ = ("_tables",)
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def can_staff(self, shape: Shape) -> bool:
+        """Whether the shape's resources are free and there is, or may be, a worker for it."""
+        tables = self._tables
+        binding = shape.binding
+        demand = shape.demand
+        resources = tables.resources
+        if not resources.fits(demand) or (tables.resuming and demand.cpu):
+            return False
+        if not demand.cpu and binding.cpuless_leases >= binding.cpuless_limit(resources.slots):
+            return False
+        if demand.gpu and resources.pick_gpus(demand) is None:
+            return False
+        return self.has_worker(shape)
+
+    def has_worker(self, shape: Shape) -> bool:
+        """Whether there is, or may be, one more worker for the shape, resources aside."""
+        binding = shape.binding
+        if binding.has_room() or self._find(shape) is not None:
+            return True
+        # An idle worker with other GPUs makes room.
+        return bool(binding.idle) and not binding.spec.ordered
+
+    def acquire(self, shape: Shape) -> Worker:
+        """Lease a worker to a shape for which ``can_staff`` holds: a warm one, one that is starting, or a new one."""
+        worker = self._find(shape)
+        if worker is None:
+            if not shape.binding.has_room():
+                self.stop(next(iter(shape.binding.idle.values())))
+            gpu_ids = self._tables.resources.pick_gpus(shape.demand) if shape.demand.gpu else ()
+            worker = self.start(shape.binding, gpu_ids or ())
+        demand = shape.demand
+        self._tables.resources.take(demand, worker.gpu_ids)
+        shape.leased[worker.number] = worker
+        worker.shape = shape
+        worker.holds_cpu = True
+        if not demand.cpu:
+            shape.binding.cpuless_leases += 1
+        if worker.state == STARTING:
+            shape.coming += 1
+            del shape.binding.spare[worker.number]
+        else:
+            worker.state = BUSY
+            del shape.binding.idle[worker.number]
+        return worker
+
+    def release(self, worker: Worker) -> None:
+        """End the lease of a worker that has nothing outstanding."""
+        shape = worker.shape
+        if shape is None:
+            return
+        tables = self._tables
+        if worker.holds_cpu:
+            self.mark_nested(worker, nested=False)
+        else:
+            shape.root.lent_cpu -= shape.demand.cpu
+            worker.is_nested = False
+        tables.resources.give(shape.demand, worker.gpu_ids, with_cpu=worker.holds_cpu)
+        del shape.leased[worker.number]
+        worker.shape = None
+        worker.holds_cpu = False
+        binding = shape.binding
+        if not shape.demand.cpu:
+            binding.cpuless_leases -= 1
+        state = worker.state
+        if state == STARTING:
+            shape.coming -= 1
+            binding.spare[worker.number] = worker
+            return
+        if state == RESUMING:
+            tables.resuming.remove(worker)
+        if state < STOPPING:
+            self.make_idle(worker)
+
+    def make_idle(self, worker: Worker) -> None:
+        """Put a worker without lease at its binding's disposal, or stop it when it has served."""
+        binding = worker.binding
+        worker.state = IDLE
+        binding.spare.pop(worker.number, None)
+        binding.idle[worker.number] = worker
+        if worker.tasks_left <= 0 or binding.is_refusing:
+            self.stop(worker)
+        if binding.is_closing:
+            self.settle(binding)
+
+    def mark_nested(self, worker: Worker, *, nested: bool) -> None:
+        """Count the worker's lease as one for children, or no more; it holds its CPUs."""
+        shape = worker.shape
+        if shape is not None and worker.is_nested != nested:
+            worker.is_nested = nested
+            shape.root.nested_cpu += shape.demand.cpu if nested else -shape.demand.cpu
+
+    def block(self, worker: Worker) -> None:
+        """Give back the CPUs of a busy worker."""
+        shape = worker.shape
+        assert shape is not None
+        self.mark_nested(worker, nested=False)
+        worker.state = BLOCKED
+        worker.holds_cpu = False
+        shape.root.lent_cpu += shape.demand.cpu
+        self._tables.resources.free_cpu += shape.demand.cpu
+
+    def resume(self) -> None:
+        """Give CPUs to the workers that ask for them again, in their order, as far as they are free."""
+        tables = self._tables
+        resources = tables.resources
+        while tables.resuming:
+            worker = tables.resuming[0]
+            shape = worker.shape
+            assert shape is not None
+            if shape.demand.cpu > resources.free_cpu:
+                return
+            tables.resuming.popleft()
+            resources.free_cpu -= shape.demand.cpu
+            shape.root.lent_cpu -= shape.demand.cpu
+            worker.state = BUSY
+            worker.holds_cpu = True
+            self.mark_nested(worker, nested=worker.range.packets[0].kind.client.worker is not None)
+            tables.commands.append(Resume(worker.number))
+
+    def start(self, binding: Binding, gpu_ids: tuple[int, ...] = ()) -> Worker:
+        """Start one more worker; when there are many processes an idle one of another binding ends first."""
+        tables = self._tables
+        if len(tables.workers) >= PROCESSES_PER_SLOT * tables.resources.slots:
+            self._stop_another(binding)
+        tables.last_worker += 1
+        worker = Worker(tables.last_worker, binding, gpu_ids)
+        tables.workers[worker.number] = worker
+        binding.workers[worker.number] = worker
+        binding.spare[worker.number] = worker
+        binding.live += 1
+        tables.commands.append(StartWorker(worker.number, binding.client.id, binding.spec.id, gpu_ids))
+        return worker
+
+    def stop(self, worker: Worker) -> None:
+        """Let a worker without lease end by itself."""
+        if worker.state < STOPPING:
+            self._write_off(worker, STOPPING)
+            self._tables.commands.append(StopWorker(worker.number))
+
+    def kill(self, worker: Worker) -> None:
+        """End a worker's process; what it had outstanding is settled when it is dead."""
+        if worker.state == KILLED:
+            return
+        if worker.state != STOPPING:
+            if worker.state == STARTING:
+                # It counts as coming; whoever waits for it needs another one.
+                self.release(worker)
+            self._write_off(worker, KILLED)
+        worker.state = KILLED
+        self._tables.commands.append(KillWorker(worker.number))
+
+    def fail_start(self, worker: Worker) -> None:
+        """Note that a starting worker is ending by itself."""
+        self.release(worker)
+        self._write_off(worker, STOPPING)
+
+    def bury(self, worker: Worker) -> None:
+        """Remove a dead worker whose range is empty from every table."""
+        tables = self._tables
+        if worker.state < STOPPING:
+            if worker.state == STARTING:
+                self.release(worker)
+            self._write_off(worker, KILLED)
+        self.release(worker)
+        del tables.workers[worker.number]
+        del worker.binding.workers[worker.number]
+        tables.stacked.pop(worker.number, None)
+
+    def settle(self, binding: Binding) -> None:
+        """Stop the workers of a dropped binding once nothing of it is left to do, and say when the last is gone."""
+        if not binding.is_closing or binding.is_gone:
+            return
+        if not binding.is_forced and binding.failure is None and self._has_work(binding):
+            return
+        for worker in list(binding.workers.values()):
+            if worker.shape is None:
+                self.stop(worker)
+        if binding.workers:
+            return
+        binding.is_gone = True
+        client = binding.client
+        if client.bindings.get(binding.spec.id) is binding:
+            del client.bindings[binding.spec.id]
+        for kind in [k for k in client.kinds.values() if k.shape.binding is binding]:
+            del client.kinds[kind.id]
+        self._tables.cpuless_shapes -= sum(1 for shape in binding.shapes.values() if not shape.demand.cpu)
+        if not client.is_gone:
+            self._tables.commands.append(Unbound(client.id, binding.spec.id))
+
+    def _has_work(self, binding: Binding) -> bool:
+        for shape in binding.shapes.values():
+            if shape.queued or any(w.range.packets for w in shape.leased.values()):
+                return True
+        clients = [c for c in self._tables.clients.values() if c.root is binding.client.root]
+        return any(k.wanted for c in clients for k in c.kinds.values() if k.shape.binding is binding)
+
+    def _find(self, shape: Shape) -> Worker | None:
+        # Last in, first out: the worker that ran last is the warmest.
+        binding = shape.binding
+        demand = shape.demand
+        for workers in (binding.idle, binding.spare):
+            for worker in reversed(workers.values()):
+                if not (worker.gpu_ids or demand.gpu) or self._tables.resources.gpus_fit(worker.gpu_ids, demand):
+                    return worker
+        return None
+
+    def _stop_another(self, binding: Binding) -> None:
+        for worker in self._tables.workers.values():
+            other = worker.binding
+            if worker.state == IDLE and other is not binding and not other.spec.ordered:
+                self.stop(worker)
+                return
+
+    def _write_off(self, worker: Worker, state: WorkerState) -> None:
+        binding = worker.binding
+        if worker.state == RESUMING:
+            self._tables.resuming.remove(worker)
+        binding.idle.pop(worker.number, None)
+        binding.spare.pop(worker.number, None)
+        binding.live -= 1
+        worker.state = state

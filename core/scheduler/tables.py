@@ -1,0 +1,185 @@
+"""Everything the node's machine knows: clients, bindings, workers, resources, and the commands not yet taken."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from enum import IntEnum
+
+from .claims import Range
+from .commands import BindingSpec, Command, InvalidTransition
+from .fairness import Root, Rotation
+from .queues import Kind, Shape
+from .resources import CPULESS_PER_SLOT, Demand, Resources
+
+
+class WorkerState(IntEnum):
+    """What a worker does, and which collection besides ``Tables.workers`` and ``Binding.workers`` holds it."""
+
+    STARTING = 0  #: forked, not initialised; in ``Shape.leased`` when it is meant for queued tasks
+    IDLE = 1  #: nothing outstanding; in ``Binding.idle``
+    BUSY = 2  #: has packets; in ``Shape.leased``
+    BLOCKED = 3  #: its task waits and has given back its CPUs; in ``Shape.leased``
+    RESUMING = 4  #: its task asks for its CPUs again; in ``Shape.leased`` and ``Tables.resuming``
+    STOPPING = 5  #: ends by itself; nothing outstanding
+    KILLED = 6  #: its end has been ordered; in ``Shape.leased`` while it has packets
+
+
+class Client:
+    """A process that submits: a root, or a worker whose task does."""
+
+    __slots__ = ("id", "root_client", "root", "worker", "depth", "kinds", "last_kind", "bindings", "is_gone")
+
+    def __init__(self, client_id: int, root_client: Client | None, root: Root, worker: Worker | None) -> None:
+        self.id = client_id
+        self.root_client = root_client or self
+        self.root = root
+        self.worker = worker
+        self.depth = 0 if worker is None else 1
+        self.kinds: dict[int, Kind] = {}
+        self.last_kind = -1
+        self.bindings: dict[int, Binding] = {}
+        self.is_gone = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is the client of a task that is blocked."""
+        return self.worker is not None and self.worker.state == WorkerState.BLOCKED
+
+
+class Binding:
+    """What workers are bound to.
+
+    ``idle`` holds started workers without lease, ``spare`` starting ones; ``live`` counts workers that have not been
+    told to end.
+    """
+
+    __slots__ = (
+        "client", "spec", "workers", "idle", "spare", "shapes", "live", "cpuless_leases", "failure", "start_deaths",
+        "is_closing", "is_forced", "is_gone",
+    )  # fmt: skip
+
+    def __init__(self, client: Client, spec: BindingSpec) -> None:
+        self.client = client
+        self.spec = spec
+        self.workers: dict[int, Worker] = {}
+        self.idle: dict[int, Worker] = {}
+        self.spare: dict[int, Worker] = {}
+        self.shapes: dict[Demand, Shape] = {}
+        self.live = 0
+        self.cpuless_leases = 0
+        self.failure: bytes | None = None
+        self.start_deaths = 0
+        self.is_closing = False
+        self.is_forced = False
+        self.is_gone = False
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether its tasks are lost rather than queued."""
+        return self.is_gone or self.is_forced or self.failure is not None
+
+    def has_room(self) -> bool:
+        """Whether one more worker may start. An ordered one waits until the last process is gone."""
+        spec = self.spec
+        if spec.ordered:
+            return not self.workers
+        return not spec.processes or self.live < spec.processes
+
+    def cpuless_limit(self, slots: int) -> int:
+        """How many workers may run tasks that ask for no CPU."""
+        return self.spec.processes or CPULESS_PER_SLOT * slots
+
+
+class Worker:
+    """A process that runs tasks.
+
+    ``shape`` is its lease; ``holds_cpu`` is False while the lease's CPUs are given back. ``given`` counts tasks
+    against ``max_tasks``. ``is_recalling``: a Recall is not answered yet; ``recall_again``: another must follow it;
+    ``is_barred``: the last one brought nothing and nothing has changed since.
+    """
+
+    __slots__ = (
+        "number", "binding", "gpu_ids", "state", "shape", "holds_cpu", "is_nested", "range", "given", "clients",
+        "is_recalling", "recall_again", "is_barred", "kill_delay",
+    )  # fmt: skip
+
+    def __init__(self, number: int, binding: Binding, gpu_ids: tuple[int, ...]) -> None:
+        self.number = number
+        self.binding = binding
+        self.gpu_ids = gpu_ids
+        self.state = WorkerState.STARTING
+        self.shape: Shape | None = None
+        self.holds_cpu = False
+        self.is_nested = False
+        self.range = Range()
+        self.given = 0
+        self.clients: list[Client] = []
+        self.is_recalling = False
+        self.recall_again = False
+        self.is_barred = False
+        self.kill_delay: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.number} {self.state.name} {self.range.tasks} tasks in {len(self.range.packets)} packets>"
+
+    @property
+    def tasks_left(self) -> int:
+        """How many more tasks it may be given in its life."""
+        limit = self.binding.spec.max_tasks
+        return limit - self.given if limit else 1 << 30
+
+
+class Tables:
+    """The whole state of the machine. ``stacked`` holds the workers with more than one packet outstanding."""
+
+    __slots__ = (
+        "resources", "initial_credit", "clients", "workers", "rotation", "resuming", "stacked", "cpuless_shapes",
+        "commands", "counts", "last_worker", "last_packet", "last_order",
+    )  # fmt: skip
+
+    def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int) -> None:
+        self.resources = Resources(totals, gpus)
+        self.initial_credit = initial_credit
+        self.clients: dict[int, Client] = {}
+        self.workers: dict[int, Worker] = {}
+        self.rotation = Rotation()
+        self.resuming: deque[Worker] = deque()
+        self.stacked: dict[int, Worker] = {}
+        self.cpuless_shapes = 0
+        self.commands: list[Command] = []
+        self.counts: Counter[str] = Counter()
+        self.last_worker = 0
+        self.last_packet = 0
+        self.last_order = 0
+
+    def find_worker(self, number: int, event: str) -> Worker | None:
+        """The worker, or None when it is dead: the event is then late and counted.
+
+        Raises InvalidTransition when there never was such a worker.
+        """
+        worker = self.workers.get(number)
+        if worker is None:
+            if not 0 < number <= self.last_worker:
+                raise InvalidTransition(f"{event}: there is no worker {number}")
+            self.counts[f"late_{event}"] += 1
+        return worker
+
+    def find_client(self, client_id: int, event: str) -> Client | None:
+        """The client, or None when it has left: the event is then late and counted."""
+        client = self.clients.get(client_id)
+        if client is None:
+            self.counts[f"late_{event}"] += 1
+        return client
+
+    def find_kind(self, client: Client, kind_id: int, event: str) -> Kind | None:
+        """The kind, or None when it went with its binding: the event is then late and counted.
+
+        Raises InvalidTransition when the client never named such a kind.
+        """
+        kind = client.kinds.get(kind_id)
+        if kind is None:
+            if kind_id > client.last_kind:
+                raise InvalidTransition(f"{event}: client {client.id:x} has no kind {kind_id}")
+            self.counts[f"late_{event}"] += 1
+        return kind

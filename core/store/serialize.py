@@ -1,0 +1,280 @@
+"""Values to bytes and back: pickle protocol 5, large buffers beside the stream instead of in it.
+
+Plain pickle comes first. Where it fails, or where the stream names ``__main__`` (which means another module in the
+process that loads it), ``main_module`` pickles by value. Source: PEP 574 (out-of-band buffers).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ..ids import ObjectId
+
+#: Buffers of at least this many bytes leave the stream and reach the store without a copy. Smaller ones cost more to
+#: describe than to copy (an entry of the extent's header, a page of the store, a pin).
+BUFFER_MIN = 64 * 1024
+
+
+class Pickled(NamedTuple):
+    """A pickled value: the stream, the buffers it refers to in order, and the references inside it."""
+
+    stream: bytes
+    buffers: list[pickle.PickleBuffer]
+    refs: list[ObjectId]
+
+
+class _Collector(threading.local):
+    """Per thread: where references inside the value being pickled are noted."""
+
+    refs: list[ObjectId] | None = None
+    met_reference = False
+
+
+class _TooLarge(Exception):
+    """Ends ``dumps_small`` at the first large buffer."""
+
+
+_collector = _Collector()
+
+
+def note_reference(oid: ObjectId) -> None:
+    """Tell the ``dumps`` that runs in this thread that the value contains a reference; nothing outside of one."""
+    _collector.met_reference = True
+    if _collector.refs is not None:
+        _collector.refs.append(oid)
+
+
+def dumps_small(value: Any) -> bytes | None:
+    """Pickle a value that plain pickle can, without large buffers and references; else None: take ``dumps``."""
+    _collector.met_reference = False
+    try:
+        stream = pickle.dumps(value, 5, buffer_callback=_refuse_large)
+    except Exception:
+        return None
+    if len(stream) >= BUFFER_MIN or b"__main__" in stream or _collector.met_reference:
+        return None
+    return stream
+
+
+def _refuse_large(buffer: pickle.PickleBuffer) -> bool:
+    if buffer.raw().nbytes >= BUFFER_MIN:
+        raise _TooLarge
+    return True
+
+
+def dumps(value: Any, *, to_origin: bool = False) -> Pickled:
+    """Pickle any value that plain pickle or cloudpickle can.
+
+    Buffers alias the value's memory: write them somewhere before the value changes.
+
+    Args:
+        to_origin: only the process whose ``__main__`` this one adopted will load it, so what of ``__main__`` came
+            from there need not travel back.
+    Raises:
+        Exception: whatever says best why the value cannot be pickled; a note names the global of ``__main__``.
+    """
+    outer = _collector.refs
+    refs: list[ObjectId]
+    try:
+        if not _is_of_main(value):
+            refs = _collector.refs = []
+            try:
+                stream, buffers = _dumps_plain(value)
+                if b"__main__" not in stream:
+                    return Pickled(stream, buffers, refs)
+            except MemoryError:
+                raise
+            except Exception:  # by value it may succeed; if not, that error tells more
+                pass
+        from .main_module import dumps_by_value
+
+        refs = _collector.refs = []
+        stream, buffers = dumps_by_value(value, to_origin=to_origin)
+        return Pickled(stream, buffers, refs)
+    finally:
+        _collector.refs = outer
+
+
+def _is_of_main(value: Any) -> bool:
+    named = value if isinstance(value, (types.FunctionType, types.MethodType, type)) else type(value)
+    return named.__module__ == "__main__"
+
+
+def _dumps_plain(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    buffers, keep = buffer_keeper()
+    stream = pickle.dumps(value, 5, buffer_callback=keep)
+    # Only pickle itself knows which types a value holds, so a second pass is taken when a large stream names them.
+    if len(stream) >= BUFFER_MIN and (b"_reconstruct" in stream or b"torch" in stream):
+        buffers, keep = buffer_keeper()
+        file = io.BytesIO()
+        pickler = pickle.Pickler(file, 5, buffer_callback=keep)
+        pickler.dispatch_table = {**copyreg.dispatch_table, **buffer_reducers()}
+        pickler.dump(value)
+        stream = file.getvalue()
+    return stream, buffers
+
+
+def buffer_keeper() -> tuple[list[pickle.PickleBuffer], Callable[[pickle.PickleBuffer], bool]]:
+    """Return a list and the ``buffer_callback`` that moves large buffers to it and leaves others in the stream."""
+    buffers: list[pickle.PickleBuffer] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < BUFFER_MIN:
+            return True
+        buffers.append(buffer)
+        return False
+
+    return buffers, keep
+
+
+def loads(stream: Any, buffers: Iterable[Any] = ()) -> Any:
+    """Unpickle; ``buffers`` are those of ``Pickled`` in order. Arrays alias them, read-only where they are."""
+    return pickle.loads(stream, buffers=buffers)
+
+
+# --- values that do not leave the stream by themselves ---
+
+
+class _LargeBytes:
+    """Carries one ``bytes`` or ``bytearray`` out of band; unpickles to the same type."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        self.data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self.data), (pickle.PickleBuffer(self.data),)
+
+
+def wrap_large_bytes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Replace large ``bytes`` and ``bytearray`` among arguments so that they travel like buffers.
+
+    Returns what it was given when there are none; the replacements unpickle to the original type and value.
+    """
+    if any(_is_large_bytes(value) for value in args):
+        args = tuple(_LargeBytes(value) if _is_large_bytes(value) else value for value in args)
+    if kwargs and any(_is_large_bytes(value) for value in kwargs.values()):
+        kwargs = {key: _LargeBytes(value) if _is_large_bytes(value) else value for key, value in kwargs.items()}
+    return args, kwargs
+
+
+def _is_large_bytes(value: Any) -> bool:
+    kind = type(value)
+    return (kind is bytes or kind is bytearray) and len(value) >= BUFFER_MIN
+
+
+def buffer_reducers() -> dict[type, Callable[[Any], Any]]:
+    """Reducers for strided numpy arrays and torch CPU tensors, of the modules that are loaded."""
+    reducers: dict[type, Callable[[Any], Any]] = {}
+    if "numpy" in sys.modules:
+        reducers[sys.modules["numpy"].ndarray] = _reduce_array
+    if "torch" in sys.modules:
+        reducers[sys.modules["torch"].Tensor] = _reduce_tensor
+    return reducers
+
+
+def _reduce_array(array: Any) -> Any:
+    flags = array.flags
+    if flags.c_contiguous or flags.f_contiguous or array.dtype.hasobject or array.nbytes < BUFFER_MIN:
+        return array.__reduce_ex__(5)
+    return array.copy(order="C").__reduce_ex__(5)
+
+
+def _reduce_tensor(tensor: Any) -> Any:
+    torch = sys.modules["torch"]
+    plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_quantized
+    if not plain or tensor.is_conj() or tensor.is_neg() or tensor.nbytes < BUFFER_MIN or tensor.grad_fn is not None:
+        return tensor.__reduce_ex__(5)
+    raw = tensor.detach().contiguous().view(torch.uint8).numpy()
+    return _load_tensor, (raw, str(tensor.dtype).partition(".")[2], tuple(tensor.shape), tensor.requires_grad)
+
+
+def _load_tensor(raw: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
+    import importlib
+    import warnings
+
+    torch = importlib.import_module("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of read-only memory, which torch cannot mark as such
+        flat = torch.from_numpy(raw)
+    return flat.view(getattr(torch, dtype)).reshape(shape).requires_grad_(requires_grad)
+
+
+# --- exceptions ---
+
+
+class _Rebuilt:
+    """Carries an exception whose own pickling loses it: made again without its ``__init__``."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_exception, (type(self.error), self.error.args, vars(self.error))
+
+
+def _rebuild_exception(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+def encode_exception(error: BaseException) -> tuple[bytes, str, str, str]:
+    """Describe an exception: pickled (or empty), type name, text, and traceback with the chain. Never raises.
+
+    The pickled form was loaded again here and had the same type and text: exceptions whose constructor takes other
+    arguments than ``args`` would otherwise fail, or change, in the process that receives them.
+    """
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    text = _text_of(error)
+    for candidate in (error, _Rebuilt(error)):
+        try:
+            pickled = dumps(candidate)
+            if pickled.refs:
+                break  # a reference in an exception would outlive its object
+            stream = pickled.stream if not pickled.buffers else pickle.dumps(candidate, 5)
+            copied = loads(stream)
+            if type(copied).__qualname__ == kind.__qualname__ and _text_of(copied) == text:
+                return stream, name, text, _traceback_of(error)
+        except (Exception, SystemExit):  # whatever an exception's own code does; the next form may do better
+            continue
+    return b"", name, text, _traceback_of(error)
+
+
+def decode_exception(pickled: bytes) -> BaseException | None:
+    """Load what ``encode_exception`` pickled; None when it is empty or does not give an exception here."""
+    if not pickled:
+        return None
+    try:
+        error = loads(pickled)
+    except (Exception, SystemExit):
+        return None
+    return error if isinstance(error, BaseException) else None
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<its text cannot be made: {type(failure).__name__}>"
+
+
+def _traceback_of(error: BaseException) -> str:
+    import traceback
+
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception as failure:
+        return f"{type(error).__name__}: <its traceback cannot be formatted: {type(failure).__name__}>\n"

@@ -1,0 +1,403 @@
+"""The worker: runs one task at a time, and owns what its tasks submit.
+
+It blocks on its claim socket. A packet holds intervals of one kind; the word in the board names the item being run, and
+the results of a packet go out as one message before the next packet is taken (earlier ones as soon as the packet has
+lasted `PART_SECONDS`, so that a slow item does not hold back what was done before it).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from . import engine as engines
+from .client import Client
+from .failures import as_exception, encode_error
+from .ids import ObjectId, item_object
+from .native import NativeEngine
+from .process.board import Board, Slot
+from .process.lifetime import CANCEL_SIGNAL
+from .process.template import WorkerSetup
+from .rpc.codec import Frame
+from .rpc.local import BlockingLink
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler.owner import is_failure
+from .store import serialize
+from .store.main_module import adopt_main
+from .values import INLINE_MAX, Input
+
+#: Bytes of one packet at most; the claim socket's buffer is larger.
+PACKET_MAX = 1 << 20
+
+#: Seconds after which results of a packet that is still being run are sent.
+PART_SECONDS = 0.002
+
+
+class TaskInterrupt(BaseException):
+    """Raised in the main thread of a worker whose running task was cancelled; `except Exception` does not hold it."""
+
+
+class RunningKind:
+    """A kind as the worker runs it. `function` is None when it could not be rebuilt: `failure` says why."""
+
+    __slots__ = ("array", "failure", "function", "num_returns", "writable")
+
+    def __init__(self, function: Callable[..., Any] | None, failure: bytes, num_returns: int, writable: bool) -> None:
+        self.function = function
+        self.failure = failure
+        self.num_returns = num_returns
+        self.writable = writable
+
+
+class Worker:
+    """One worker's life, from its greeting to the end of its claim socket."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self.claim = setup.claim
+        self.link = BlockingLink(setup.link)
+        self.slot: Slot = Board(setup.board_fd).slot(setup.worker)
+        self.number = setup.worker
+        self.kinds: dict[tuple[int, int], RunningKind] = {}
+        self.in_user_code = False
+        self.client: Client
+        self._lone = pb.Finished(packet_done=True)
+        self._lone.done.add()
+
+    def run(self) -> None:
+        """Set up, run the initialiser, then serve packets until the claim socket ends."""
+        binding = self._greet()
+        if binding.initializer and not self._initialize(binding):
+            return
+        receive, serve = self.claim.recv, self._serve
+        while packet := receive(PACKET_MAX):
+            serve(packet)
+        self._finish_children()
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+
+    def _greet(self) -> pb.Binding:
+        """Take what the node wrote before this process was forked: who I am, whom I serve, how to begin."""
+        frames: list[Any] = []
+        while len(frames) < 3:
+            self.link.receive(None)
+            frames += self.link.frames()
+            if self.link.closed:
+                os._exit(0)
+        welcome = pb.Welcome.FromString(frames[0][1])
+        hello = pb.Hello.FromString(frames[1][1])
+        binding = pb.Binding.FromString(frames[2][1])
+        self._become(hello)
+        self.client = Client(self.link, welcome.you, welcome)
+        self.client.in_task = lambda: self.in_user_code
+        self.client.hand_over = self._hand_over_late
+        engines.install(NativeEngine(self.client))
+        signal.signal(CANCEL_SIGNAL, self._on_cancel_signal)
+        signal.siginterrupt(CANCEL_SIGNAL, False)
+        return binding
+
+    def _become(self, hello: pb.Hello) -> None:
+        """Look to the tasks like a process of the client."""
+        sys.path[:] = hello.sys_path
+        try:
+            os.chdir(hello.cwd)
+        except OSError:
+            pass
+        adopt_main(hello.main_path)
+        sys.argv = [hello.main_path]
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        process = sys.modules.get("multiprocessing.process")
+        if process is None:
+            import multiprocessing.process as process  # type: ignore[no-redef]
+        current = process.current_process()  # type: ignore[attr-defined]
+        current.authkey = hello.authkey
+        current._identity = (self.number + 1,)
+        current.name = f"OutboardWorker-{self.number + 1}"
+
+    def _initialize(self, binding: pb.Binding) -> bool:
+        try:
+            initializer, _ = self._decode_pinned(binding.initializer)
+            initializer()
+        except BaseException as error:
+            outcome = encode_error(error)
+            self.link.send(Frame.INIT_FAILED, pb.InitFailed(outcome=outcome).SerializeToString())
+            return False
+        self.client.flush()
+        self.link.send(Frame.STARTED, b"")
+        return True
+
+    def _decode_pinned(self, body: bytes) -> tuple[Any, list[bytes]]:
+        """Rebuild something that the client keeps for as long as we may need it, so that nothing is pinned."""
+        if body[0] == 0x80:
+            return serialize.loads(body), []
+        parcel = pb.Parcel.FromString(body)
+        return self.client.values.open_parcel(parcel, writable=False, pinned=False), []
+
+    def _on_cancel_signal(self, signum: int, frame: FrameType | None) -> None:
+        if self.in_user_code and self.slot.is_cancelled():
+            self.in_user_code = False
+            raise TaskInterrupt
+
+    # -- kinds ---------------------------------------------------------------------------------------------------------
+
+    def _kind(self, owner: int, kind_id: int) -> RunningKind:
+        kind = self.kinds.get((owner, kind_id))
+        if kind is None:
+            kind = self.kinds[owner, kind_id] = self._fetch_kind(owner, kind_id)
+        return kind
+
+    def _fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
+        request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
+        spec = self.client.ask_node(Frame.GET_KIND, request, Frame.KIND)
+        for path in spec.sys_path:
+            if path not in sys.path:
+                sys.path.append(path)
+        try:
+            function, _ = self._decode_pinned(spec.function)
+            return RunningKind(function, b"", spec.num_returns, spec.writable)
+        except BaseException as error:
+            failure = encode_error(error, pb.Error.FUNCTION_UNPICKLABLE, spec.name)
+            return RunningKind(None, failure, spec.num_returns, spec.writable)
+
+    # -- packets -------------------------------------------------------------------------------------------------------
+
+    def _serve(self, packet: bytes) -> None:
+        submit = pb.Submit.FromString(packet)
+        number = submit.packet
+        intervals = submit.intervals
+        last = len(intervals) - 1
+        for position, interval in enumerate(intervals):
+            PacketPart(self, interval, number, is_last=position == last).run()
+        self.slot.clear()
+        client = self.client
+        if client.values.reader.ended or client.owner.commands or client.dropped:
+            client.flush()
+
+    def call(self, kind: RunningKind, interval: pb.Interval, index: int, call: bytes) -> tuple[bool, Any]:
+        """Run one task; returns (ok, its value or the value bytes of its error)."""
+        cause = pb.Error.ARGUMENT_UNPICKLABLE
+        try:
+            if call[0] == 0x80:
+                arguments = serialize.loads(call)
+            else:
+                arguments = self._decode_call(interval, call, kind.writable)
+            cause = pb.Error.RAISED
+            function = kind.function
+            if function is None:
+                return False, kind.failure
+            self.slot.set_running(interval.owner, interval.stream, index)
+            self.in_user_code = True
+            if interval.array:
+                value = function(arguments)
+            else:
+                args, kwargs = arguments
+                value = function(*args, **kwargs)
+            self.in_user_code = False
+            return True, value
+        except TaskInterrupt as interrupt:
+            return False, encode_error(interrupt, pb.Error.CANCELLED)
+        except BaseException as error:
+            self.in_user_code = False
+            if cause == pb.Error.RAISED and error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
+            return False, encode_error(error, cause)
+
+    def _decode_call(self, interval: pb.Interval, call: bytes, writable: bool) -> Any:
+        values = self.client.values
+        arguments, inputs = values.decode_call(call, writable=writable)
+        if not inputs:
+            return arguments
+        decoded = [self._decode_input(body, writable) for body in inputs]
+
+        def place(value: Any) -> Any:
+            return decoded[value.position] if type(value) is Input else value
+
+        args, kwargs = arguments
+        return tuple(map(place, args)), {name: place(value) for name, value in kwargs.items()}
+
+    def _decode_input(self, body: bytes, writable: bool) -> Any:
+        error = as_exception(body)
+        if error is not None:
+            raise error
+        return self.client.values.decode(body, writable=writable, pinned=True)
+
+    # -- what tasks left behind ------------------------------------------------------------------------------------------
+
+    def adoptions(self, contained: list[ObjectId], owner: int) -> list[pb.Adoption]:
+        """Pass objects of ours that a result contains, and what those contain, to the owner of the task."""
+        adoptions = []
+        refs = self.client.owner.refs
+        mine = self.client.incarnation
+        pending = list(contained)
+        while pending:
+            oid = pending.pop()
+            entry = refs.owned.get(oid.seq) if oid.owner == mine else None
+            if entry is None or entry.handed_to is not None:
+                continue
+            entry.handed_to = owner
+            adoptions.append(self._adoption(oid, entry))
+            pending += entry.contained
+        if any(a.pending for a in adoptions):
+            self.client.background.start()  # somebody must read their results while this thread waits for packets
+        return adoptions
+
+    def _adoption(self, oid: ObjectId, entry: Any) -> pb.Adoption:
+        from .frames import answer_bytes
+
+        adoption = pb.Adoption(ref=pb.Ref(owner=oid.owner, seq=oid.seq), borrower=self.client.incarnation)
+        if entry.value is None:
+            adoption.pending = True
+            entry.watched = True
+        else:
+            adoption.value = answer_bytes(entry.value)
+        return adoption
+
+    def _hand_over_late(self, oid: ObjectId, entry: Any) -> None:
+        """An object that was pending when it was handed over has its value; under the client's lock."""
+        adoption = self._adoption(oid, entry)
+        adopt = pb.Adopt(adopted=[adoption])
+        if not is_failure(entry.value) and entry.value[0] != 0x80:
+            outcome = pb.Outcome.FromString(entry.value)
+            if outcome.value.HasField("stored"):
+                adopt.announced.extend(self.client.values.take_unannounced((outcome.value.stored,)))
+        self.link.send(Frame.ADOPT, adopt.SerializeToString(), entry.handed_to)
+
+    def _finish_children(self) -> None:
+        """Before the process ends by itself: wait for what its tasks started and passed on while it ran."""
+        owner = self.client.owner
+        self.client.wait(lambda: not any(e.handed_to is not None and e.value is None for e in owner.refs.owned.values()))
+
+
+class PacketPart:
+    """Runs the items of one interval and sends their results, whole or in parts."""
+
+    __slots__ = ("announced", "attempt", "contained", "first", "interval", "is_last", "kind", "mixed", "number",
+                 "sent_at", "values", "worker")  # fmt: skip
+
+    def __init__(self, worker: Worker, interval: pb.Interval, number: int, *, is_last: bool) -> None:
+        self.worker = worker
+        self.interval = interval
+        self.number = number
+        self.is_last = is_last
+        self.attempt = interval.attempt
+        self.first = interval.first
+        self.values: list[bytes] = []
+        self.announced: list[pb.Descriptor] = []
+        self.contained: list[ObjectId] = []
+        self.mixed = False
+        self.sent_at = time.perf_counter()
+
+    def run(self) -> None:
+        """Run every item."""
+        worker, interval = self.worker, self.interval
+        kind = worker._kind(interval.owner, interval.kind)
+        index, stride = self.first, interval.stride
+        values, call_task, now = self.values, worker.call, time.perf_counter
+        dumps_small = serialize.dumps_small
+        calls = list(interval.calls)
+        remaining = len(calls)
+        plain = kind.num_returns == 1 or interval.array
+        for call in calls:
+            ok, value = call_task(kind, interval, index, call)
+            if ok and plain:
+                body = dumps_small(value)
+                if body is not None and len(body) <= INLINE_MAX:
+                    values.append(body)
+                else:
+                    self._encode(value, index)
+            elif ok:
+                self._split(value, index, kind.num_returns)
+            else:
+                self.mixed = True
+                values += [value] * stride
+            del value
+            index += stride
+            remaining -= 1
+            if remaining and now() - self.sent_at > PART_SECONDS:
+                self._send(is_done=False)
+                values = self.values
+        self._send(is_done=self.is_last)
+
+    def _split(self, value: Any, index: int, num_returns: int) -> None:
+        """Spread the values of an iterable over a task's results."""
+        if num_returns == 0:
+            self.values.append(serialize.dumps_small(None) or b"")
+            return
+        try:
+            parts = list(value)
+            if len(parts) != num_returns:
+                raise ValueError(f"num_returns={num_returns}, but the task returned {len(parts)} values")
+        except Exception as error:
+            self.mixed = True
+            self.values += [encode_error(error)] * num_returns
+            return
+        for position, part in enumerate(parts):
+            self._encode(part, index + position)
+
+    def _encode(self, value: Any, index: int) -> None:
+        interval, client = self.interval, self.worker.client
+        if interval.array:
+            oid = item_object(interval.owner, interval.stream, index)
+        else:
+            oid = ObjectId(interval.owner, index)
+        try:
+            encoded = client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True)
+        except BaseException as error:
+            from .errors import StoreFullError
+
+            cause = pb.Error.RAISED if isinstance(error, StoreFullError) else pb.Error.RESULT_UNPICKLABLE
+            self.mixed = True
+            self.values.append(encode_error(error, cause, _short(value)))
+            return
+        self.values.append(encoded.body)
+        self.mixed = self.mixed or encoded.body[0] != 0x80
+        self.announced += client.values.take_unannounced(encoded.objects)
+        for contained in encoded.refs:
+            client.hold(contained)  # until the owner has been told, see _send
+        self.contained += encoded.refs
+
+    def _send(self, *, is_done: bool) -> None:
+        worker, interval = self.worker, self.interval
+        if not self.values and not is_done:
+            return
+        client = worker.client
+        if client.owner.commands or client.dropped or client.values.reader.ended or client._unsent:
+            client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
+        now = time.perf_counter()
+        finished = worker._lone
+        if not is_done or self.announced or self.contained:
+            finished = pb.Finished(packet_done=is_done)
+            finished.done.add()
+            finished.announced.extend(self.announced)
+            if self.contained:
+                with client.lock:
+                    finished.adopted.extend(worker.adoptions(self.contained, interval.owner))
+        finished.packet = self.number
+        done = finished.done[0]
+        done.stream, done.first, done.attempt, done.stride = interval.stream, self.first, self.attempt, interval.stride
+        del done.values[:]
+        done.values.extend(self.values)
+        done.seconds, done.mixed = now - self.sent_at, self.mixed
+        with client.lock:
+            worker.link.send(Frame.FINISHED, finished.SerializeToString(), interval.owner)
+        client.dropped.extend(self.contained)
+        self.first += len(self.values)
+        self.values, self.announced, self.contained, self.mixed, self.sent_at = [], [], [], False, now
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def main(setup: WorkerSetup) -> None:
+    """Be a worker; called in a process forked from the template."""
+    Worker(setup).run()

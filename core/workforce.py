@@ -1,0 +1,326 @@
+"""The node's workers: forks them, deals packets to them, and finds out what happened when one dies."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .ids import ObjectId
+from .process.board import Board, Slot
+from .process.lifetime import CANCEL_SIGNAL
+from .process.spawn import WORKER_ENTRY, WORKER_MODULES, TemplateHandle, exec_template
+from .process.stdio import LineReader
+from .rpc.codec import Frame
+from .rpc.local import ClaimSender, LoopLink, claim_pair, socketpair
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler import commands
+from .scheduler.intervals import Interval
+
+if TYPE_CHECKING:
+    from .node import Node, Peer
+
+SIGKILL = 9
+
+#: Deaths remembered for the messages that name them.
+DEATHS_KEPT = 100
+
+
+class Hand:
+    """One worker process as its node knows it."""
+
+    __slots__ = ("binding", "claim", "err", "link", "number", "out", "peer", "pid", "slot", "unsent")
+
+    def __init__(self, number: int, peer: Peer, claim: ClaimSender, slot: Slot, binding: int) -> None:
+        self.number = number
+        self.peer = peer
+        self.link: LoopLink = peer.link
+        self.claim = claim
+        self.slot = slot
+        self.binding = binding
+        self.pid = 0
+        self.out: LineReader
+        self.err: LineReader
+        self.unsent: deque[tuple[int, bytes]] = deque()  # packets that the full claim socket did not take
+
+
+class Workforce:
+    """Drives everything the dispatch machine says of workers."""
+
+    def __init__(self, node: Node, boot: Any) -> None:
+        self.node = node
+        self.board: Board = boot.board
+        self.hands: dict[int, Hand] = {}
+        self.bindings: dict[tuple[int, int], bytes] = {}
+        self.deaths: dict[int, pb.Death] = {}
+        self.folder = boot.folder
+        self.template_pid = boot.template_pid
+        self.template = self._handle(boot.template_control)
+        self._lone = pb.Submit()
+        self._lone.intervals.add()
+        self._actions: dict[type, Callable[[Any], None]] = {
+            commands.SendPacket: self._send_packet, commands.Grant: self._grant, commands.StartWorker: self._start,
+            commands.StopWorker: self._stop, commands.KillWorker: lambda c: self.kill(c.worker),
+            commands.Recall: self._recall, commands.Lost: self._lost, commands.Returned: self._returned,
+            commands.KindRefused: self._kind_refused, commands.BindingFailed: self._binding_failed,
+            commands.Unbound: self._unbound, commands.SignalCancel: self._signal_cancel,
+            commands.KillLater: self._kill_later, commands.Resume: self._resume,
+        }  # fmt: skip
+
+    def _handle(self, control: Any) -> TemplateHandle:
+        return TemplateHandle(control, self.node.loop, self._on_forked, self._on_exited, self._on_template_lost)
+
+    def execute(self, ordered: list[Any]) -> None:
+        """Do what the machine commands, in order."""
+        actions = self._actions
+        for command in ordered:
+            actions[type(command)](command)
+
+    def pid(self, worker: int) -> int:
+        """Process id of a worker, 0 while it is being forked."""
+        hand = self.hands.get(worker)
+        return hand.pid if hand is not None else 0
+
+    def close(self) -> None:
+        """End all workers, and the template with them."""
+        self.template.close()
+        try:
+            os.waitpid(self.template_pid, 0)
+        except ChildProcessError:
+            pass
+
+    # -- start and end -----------------------------------------------------------------------------------------------------
+
+    def _start(self, command: commands.StartWorker) -> None:
+        node = self.node
+        client = node.peers[command.client]
+        root = node.peers[client.root]
+        ours, theirs = socketpair()
+        sender, reader = claim_pair()
+        out_r, out_w = os.pipe()
+        err_r, err_w = os.pipe()
+        incarnation = int.from_bytes(os.urandom(8), "little") | 1
+        number = command.worker
+        slot = self.board.slot(number)
+        slot.reset()
+        link = LoopLink(ours, node.loop, lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number))
+        peer = node.add_peer(link, incarnation, client.root, number)
+        hand = self.hands[number] = Hand(number, peer, ClaimSender(sender, reader), slot, command.binding)
+        hand.out = LineReader(out_r, node.loop, lambda lines: self._print(hand, lines, False))
+        hand.err = LineReader(err_r, node.loop, lambda lines: self._print(hand, lines, True))
+        binding = self.bindings.get((command.client, command.binding), b"")
+        link.send(Frame.WELCOME, node.welcome(incarnation))
+        link.send(Frame.HELLO, root.hello.SerializeToString())
+        link.send(Frame.BIND, binding)
+        link.flush()
+        env = {}
+        if command.gpu_ids:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, command.gpu_ids))
+        self.template.fork(number, (theirs.fileno(), reader.fileno(), out_w, err_w), env)
+        theirs.close()
+        os.close(out_w)
+        os.close(err_w)
+        if not pb.Binding.FromString(binding).initializer:
+            # It needs nothing before its first packet, which waits in the claim socket while the process begins.
+            node.dispatch.on_worker_started(number, node.now())
+
+    def _on_forked(self, worker: int, pid: int, error: str) -> None:
+        hand = self.hands.get(worker)
+        if hand is None:
+            return
+        hand.pid = pid
+        if not pid:
+            self._bury(hand, pb.Death(host=self.node.host, worker=worker, stderr_tail=error), machine_lost=True)
+
+    def _stop(self, command: commands.StopWorker) -> None:
+        self.hands[command.worker].claim.close()
+
+    def kill(self, worker: int) -> None:
+        """End a worker's process group now."""
+        self.template.kill(worker, SIGKILL)
+
+    def _link_ended(self, worker: int) -> None:
+        if worker in self.hands:
+            self.kill(worker)  # its process may live on, but nobody can hear it any more
+
+    def _on_exited(self, worker: int, pid: int, exitcode: int, signal: int, peak_nbytes: int) -> None:
+        hand = self.hands.get(worker)
+        if hand is not None:
+            death = pb.Death(pid=pid, exitcode=exitcode, signal=signal, peak_nbytes=peak_nbytes, host=self.node.host,
+                             limit_nbytes=self.node.memory_nbytes, worker=worker)  # fmt: skip
+            self._bury(hand, death, machine_lost=False)
+
+    def _bury(self, hand: Hand, death: pb.Death, *, machine_lost: bool) -> None:
+        """Find out what the dead worker had finished, was running and had not begun (protocol 5)."""
+        node = self.node
+        hand.link.drain()
+        hand.out.drain()
+        hand.err.drain()
+        death.stderr_tail = death.stderr_tail or hand.err.tail
+        self.deaths[hand.number] = death
+        if len(self.deaths) > DEATHS_KEPT:
+            self.deaths.pop(next(iter(self.deaths)))
+        returned = self._take_back(hand, None)
+        running = hand.slot.running()
+        node.dispatch.on_worker_died(hand.number, returned, running, machine_lost, node.now())
+        self.execute(node.dispatch.take_commands())
+        self.hands.pop(hand.number, None)
+        hand.claim.close()
+        hand.link.close()
+        hand.out.close()
+        hand.err.close()
+        node.forget(hand.peer)
+        node.settle()
+
+    def _on_template_lost(self) -> None:
+        """Its workers die with it (parent-death signal); a new one is started from a fresh interpreter."""
+        if self.node.ending:
+            return
+        try:
+            os.waitpid(self.template_pid, 0)
+        except ChildProcessError:
+            pass
+        self.template_pid, control = exec_template(
+            WORKER_ENTRY, folder=self.folder, board_fd=self.board.fd, modules=WORKER_MODULES
+        )
+        self.template = self._handle(control)
+        for hand in list(self.hands.values()):
+            death = pb.Death(pid=hand.pid, signal=SIGKILL, host=self.node.host, worker=hand.number)
+            self._bury(hand, death, machine_lost=True)
+
+    # -- packets -------------------------------------------------------------------------------------------------------------
+
+    def _send_packet(self, command: commands.SendPacket) -> None:
+        hand = self.hands[command.worker]
+        intervals = command.intervals
+        if len(intervals) == 1 and not intervals[0].holds:
+            submit = self._lone
+            _fill(submit.intervals[0], intervals[0])
+        else:
+            submit = pb.Submit()
+            for interval in intervals:
+                target = submit.intervals.add()
+                _fill(target, interval)
+                for position, objects in interval.holds.items():
+                    target.holds.add(position=position, objects=objects)
+                    for d in objects:
+                        self.node.store.extents.pin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)  # type: ignore[attr-defined]
+        submit.packet = command.packet
+        packet = submit.SerializeToString()
+        if hand.unsent or not hand.claim.send(packet):
+            hand.unsent.append((command.packet, packet))
+
+    def packet_reported(self, worker: int, finished: pb.Finished) -> None:
+        """A worker has taken packets, so its socket may have room for those that wait."""
+        hand = self.hands.get(worker)
+        while hand is not None and hand.unsent and hand.claim.send(hand.unsent[0][1]):
+            hand.unsent.popleft()
+
+    def _recall(self, command: commands.Recall) -> None:
+        hand = self.hands[command.worker]
+        taken = self._take_back(hand, command.at_most)
+        self.node.dispatch.on_recalled(command.worker, taken, self.node.now())
+
+    def _take_back(self, hand: Hand, at_most: int | None) -> list[int]:
+        """Read packets back that the worker has not begun; at most so many, None for all."""
+        taken: list[int] = []
+        while at_most is None or len(taken) < at_most:
+            packet = hand.claim.take_back()
+            if packet is None:
+                break
+            taken.append(self._unpin(hand, packet))
+        while hand.unsent and (at_most is None or len(taken) < at_most):
+            taken.append(self._unpin(hand, hand.unsent.popleft()[1]))
+        return taken
+
+    def _unpin(self, hand: Hand, packet: bytes) -> int:
+        submit = pb.Submit.FromString(packet)
+        for interval in submit.intervals:
+            for hold in interval.holds:
+                for d in hold.objects:
+                    self.node.store.extents.unpin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)
+        return submit.packet
+
+    # -- words to clients ------------------------------------------------------------------------------------------------------
+
+    def _grant(self, command: commands.Grant) -> None:
+        body = pb.Grant(kind=command.kind, credit=command.credit).SerializeToString()
+        self.node.send(command.client, Frame.GRANT, body)
+
+    def _lost(self, command: commands.Lost) -> None:
+        lost = pb.Lost(cause=int(command.cause), spans=_spans(command.spans), outcome=command.outcome)
+        death = self.deaths.get(command.worker) if command.worker is not None else None
+        if death is not None:
+            lost.death.CopyFrom(death)
+        self.node.send(command.client, Frame.LOST, lost.SerializeToString())
+
+    def _returned(self, command: commands.Returned) -> None:
+        body = pb.Returned(spans=_spans(command.spans)).SerializeToString()
+        self.node.send(command.client, Frame.RETURNED, body)
+
+    def _kind_refused(self, command: commands.KindRefused) -> None:
+        refused = pb.KindRefused(id=command.kind, asked=command.asked, available=command.available)
+        self.node.send(command.client, Frame.KIND_REFUSED, refused.SerializeToString())
+
+    def _binding_failed(self, command: commands.BindingFailed) -> None:
+        failed = pb.BindingFailed(id=command.binding, outcome=command.outcome)
+        death = self.deaths.get(command.worker)
+        if death is not None and not command.outcome:
+            failed.death.CopyFrom(death)
+        self.node.send(command.client, Frame.BINDING_FAILED, failed.SerializeToString())
+
+    def _unbound(self, command: commands.Unbound) -> None:
+        self.bindings.pop((command.client, command.binding), None)
+        body = pb.Unbind(id=command.binding).SerializeToString()
+        self.node.send(command.client, Frame.UNBOUND, body)
+
+    def _resume(self, command: commands.Resume) -> None:
+        self.node.send(self.hands[command.worker].peer.incarnation, Frame.RESUME, b"")
+
+    # -- cancel ------------------------------------------------------------------------------------------------------------------
+
+    def _signal_cancel(self, command: commands.SignalCancel) -> None:
+        hand = self.hands[command.worker]
+        running = hand.slot.running()
+        if running is None or running[0] != command.owner or not hand.pid:
+            return
+        for span in command.spans:
+            if running[1] == span.stream and span.first <= running[2] < span.end:
+                hand.slot.request_cancel(*running)
+                os.kill(hand.pid, CANCEL_SIGNAL)
+
+    def _kill_later(self, command: commands.KillLater) -> None:
+        hand = self.hands[command.worker]
+        self.node.loop.call_later(command.delay, self._kill_due, hand)
+
+    def _kill_due(self, hand: Hand) -> None:
+        if self.hands.get(hand.number) is hand:
+            self.node.dispatch.on_kill_due(hand.number, hand.slot.running(), self.node.now())
+            self.node.settle()
+
+    # -- output --------------------------------------------------------------------------------------------------------------------
+
+    def _print(self, hand: Hand, lines: list[str], is_stderr: bool) -> None:
+        self.node.print_lines(hand.peer.root, [
+            pb.Line(text=text, stderr=is_stderr, pid=hand.pid, worker=hand.number, host=self.node.host)
+            for text in lines
+        ])  # fmt: skip
+        self.node.settle()
+
+
+def _fill(target: pb.Interval, interval: Interval) -> None:
+    target.owner = interval.owner
+    target.kind = interval.kind
+    target.stream = interval.stream
+    target.first = interval.first
+    target.attempt = interval.attempt
+    target.stride = interval.stride
+    target.array = interval.array
+    calls = target.calls
+    del calls[:]
+    calls.extend(interval.calls)
+
+
+def _spans(spans: Any) -> list[pb.Span]:
+    return [pb.Span(stream=s.stream, first=s.first, count=s.count, attempt=s.attempt, stride=s.stride) for s in spans]

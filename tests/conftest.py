@@ -1,0 +1,205 @@
+"""What holds for every test: an order, a deadline, and nothing left behind."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+import pytest
+
+#: Folders of tests in the order in which they run: what fails first is what is closest to the cause.
+ORDER = ("unit", "conformance", "integration", "faults", "backends")
+
+#: Seconds which processes, threads and descriptors of a test have to go once the test is over.
+GRACE = 2.0
+
+#: Seconds between repeats of an expired deadline; a test that ignores three of them ends the whole run.
+REPEAT = 5.0
+
+#: In the environment of every process that tests start, so that one that lost its parent is found too.
+MARK = "TESTS_OF_PROCESS"
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run a temporary folder of its own: what lies there is ours, whoever else runs tests here."""
+    folder = tempfile.mkdtemp(prefix="ob-")
+    os.environ["TMPDIR"] = os.environ["XDG_RUNTIME_DIR"] = folder
+    tempfile.tempdir = None
+    os.environ[MARK] = str(os.getpid())
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests in `ORDER`; those directly in tests/ come first."""
+    places = {name: place for place, name in enumerate(ORDER)}
+    root = Path(__file__).parent
+    items.sort(key=lambda item: places.get(item.path.relative_to(root).parts[0], -1))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The deadline. pytest-timeout decides when; the timer is a signal, because a thread would be seen by code that forks.
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Arm the deadline of a test."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    strikes = 0
+
+    def expire(_signum: int, _frame: FrameType | None) -> None:
+        nonlocal strikes
+        strikes += 1
+        faulthandler.dump_traceback(sys.__stderr__ or 2, all_threads=True)
+        kill(psutil.Process().children(recursive=True))
+        if strikes == 3:
+            os._exit(70)
+        pytest.fail(f"{item.nodeid} took longer than {settings.timeout:g} s")
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout, REPEAT)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> bool:
+    """Disarm it."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    return True
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    """End processes for good and wait until they have gone."""
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            pass
+    psutil.wait_procs(processes, timeout=GRACE)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nothing left behind.
+
+
+class Inventory:
+    """What there is at one moment: processes, threads, descriptors, files."""
+
+    def __init__(self, *, everything: bool) -> None:
+        self.processes = set(psutil.Process().children(recursive=True))
+        if everything:
+            self.processes |= strays()
+        self.threads = set(threading.enumerate())
+        self.descriptors = open_descriptors()
+        self.files = temporary_files()
+
+
+def strays() -> set[psutil.Process]:
+    """Find processes that this run started and that no longer descend from it."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(MARK) == str(os.getpid()):
+                found.add(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def open_descriptors() -> set[tuple[int, str]]:
+    """List the open descriptors and what they stand for."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add((int(name), os.readlink(f"/proc/self/fd/{name}")))
+        except FileNotFoundError:
+            continue  # the one that lists the folder
+    return found
+
+
+def temporary_files() -> set[Path]:
+    """List what Outboard keeps in the temporary folder and in shared memory."""
+    found = set(Path(tempfile.gettempdir()).glob("outboard-*"))
+    return found | (set(SHARED_MEMORY.glob("outboard-*")) if SHARED_MEMORY.is_dir() else set())
+
+
+def has_engine() -> bool:
+    """Say whether this process keeps an engine on purpose, as a fixture for several tests does."""
+    engine = sys.modules.get("outboard.engine")
+    return engine is not None and engine.peek() is not None
+
+
+def is_running(process: psutil.Process) -> bool:
+    """Say whether a process still runs; an unreaped child counts, for somebody should have waited for it."""
+    try:
+        return process.is_running()
+    except psutil.Error:
+        return False
+
+
+def left_processes(before: Inventory, *, everything: bool) -> list[psutil.Process]:
+    """List new processes; not those that a process from before the test started: it keeps them."""
+    new = Inventory(everything=everything).processes - before.processes
+    kept = set()
+    for process in new:
+        try:
+            kept |= {process} if before.processes & set(process.parents()) else set()
+        except psutil.NoSuchProcess:
+            kept.add(process)
+    return [process for process in new - kept if is_running(process)]
+
+
+def left_over(before: Inventory, *, everything: bool) -> dict[str, list[Any]]:
+    """Compare what there is now with what there was."""
+    left: dict[str, list[Any]] = {"processes": left_processes(before, everything=everything)}
+    if not has_engine():
+        left["threads"] = [thread for thread in threading.enumerate() if thread not in before.threads]
+        left["descriptors"] = sorted(open_descriptors() - before.descriptors)
+        left["files"] = sorted(temporary_files() - before.files)
+    return {what: things for what, things in left.items() if things}
+
+
+def settle(before: Inventory, *, everything: bool) -> dict[str, list[Any]]:
+    """Wait up to `GRACE` for what a test left to go by itself; return what stays."""
+    deadline = time.monotonic() + GRACE
+    left = left_over(before, everything=everything)
+    if left:
+        gc.collect()  # descriptors and threads that only a cycle still holds
+        left = left_over(before, everything=everything)
+    while left and (remaining := deadline - time.monotonic()) > 0:
+        # Waits are short and on the things themselves; only descriptors and files leave nothing to wait on.
+        if processes := left.get("processes"):
+            psutil.wait_procs(processes, timeout=min(remaining, 0.1))
+        elif threads := left.get("threads"):
+            threads[0].join(min(remaining, 0.1))
+        else:
+            threading.Event().wait(min(remaining, 0.01))
+        left = left_over(before, everything=everything)
+    return left
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that leaves a process, thread, descriptor, shared memory or temporary folder."""
+    everything = "unit" not in request.path.parts  # looking at every process of the machine takes milliseconds
+    before = Inventory(everything=everything)
+    yield
+    left = settle(before, everything=everything)
+    kill(left.get("processes", []))
+    if left:
+        pytest.fail("left behind: " + "; ".join(f"{what}: {things}" for what, things in left.items()))
