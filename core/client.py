@@ -19,6 +19,7 @@ from typing import Any
 
 from . import errors
 from .background import Background
+from .failures import as_exception
 from .frames import (
     SubmitBuilder,
     add_interval,
@@ -37,7 +38,7 @@ from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler import references
-from .scheduler.outcomes import BindingMark, LostCause, NodeLostMark, OwnerLostMark, RefusedMark
+from .scheduler.outcomes import BindingMark, LostCause, NodeLostMark, OwnerLostMark, RefusedMark, ShutdownMark
 from .values import Encoded, Input, LeasedSegment, Values
 
 #: Tasks that may gather before the submitting thread sends them itself. Larger makes bigger messages, smaller lets the
@@ -76,7 +77,8 @@ class Client:
         self.values: Values = ClientValues(self, welcome.node)
         self.dropped: deque[tuple[int, int]] = deque()
         self.background = Background(link.fileno(), self._serve, self.flush, lambda: self._reading)
-        self.closed_reason: str | None = None
+        self.closed_mark: NodeLostMark | ShutdownMark | None = None
+        self.on_closed: Callable[[], None] = lambda: None
         self.in_task: Callable[[], bool] = lambda: False
         self.on_settled: Callable[[ObjectId, Any], None] = lambda oid, value: None
         self.hand_over: Callable[[ObjectId, Any], None] = lambda oid, entry: None
@@ -152,8 +154,7 @@ class Client:
         items: list[machine.SendItems] = []
         with shield:
             with self.lock:
-                if self.closed_reason is not None:
-                    raise errors.NodeLostError(self.closed_reason)
+                self.check_open()
                 owner = self.owner
                 if inputs or encoded.objects or encoded.refs:
                     index = self._submit_large(kind, encoded, inputs)
@@ -221,7 +222,7 @@ class Client:
                 self.on_settled(command.oid, command.entry.value)
             else:
                 self._execute_rare(command)
-        if self.closed_reason is not None:
+        if self.closed_mark is not None:
             return
         if sends:
             self._send_tasks(sends)
@@ -229,7 +230,7 @@ class Client:
             self.link.send(Frame.FREE, refs_body(freed))
 
     def _execute_rare(self, command: Any) -> None:
-        if self.closed_reason is not None:
+        if self.closed_mark is not None:
             return
         match command:
             case machine.Want(kind, waiting):
@@ -322,8 +323,7 @@ class Client:
             if not ready():
                 self._pump_and_send()
             while not ready():
-                if self.closed_reason is not None:
-                    raise errors.NodeLostError(self.closed_reason)
+                self.check_open()
                 if not self._take_turn(ready, deadline):
                     return ready()
             return True
@@ -401,12 +401,12 @@ class Client:
 
     def _unblock(self) -> None:
         """Take the CPUs back before the task goes on."""
-        if not self._told_blocked or self.closed_reason is not None:
+        if not self._told_blocked or self.closed_mark is not None:
             return
         self._replies.pop(Frame.RESUME, None)
         with self.lock:
             self.link.send(Frame.UNBLOCK, b"")
-        while Frame.RESUME not in self._replies and self.closed_reason is None:
+        while Frame.RESUME not in self._replies and self.closed_mark is None:
             self.link.receive(None)
             self._handle_input()
         self._told_blocked = False
@@ -435,15 +435,15 @@ class Client:
         """Give every complete frame to the machine; False when the link has ended."""
         with self.lock:
             if self._busy:
-                self._close("an exception raised by a signal handler interrupted Outboard in the middle of an event")
+                self._close(NodeLostMark("an exception of a signal handler interrupted Outboard in the middle of an event"))
                 return False
             self._busy = True
             for frame_type, body, _, fds in self.link.frames():
                 self._handlers[frame_type](body, fds)
-            items = self._pump() if self.closed_reason is None else []
+            items = self._pump() if self.closed_mark is None else []
             self._busy = False
-            if self.link.closed and self.closed_reason is None:
-                self._close("the node ended; everything that was pending there is lost")
+            if self.link.closed and self.closed_mark is None:
+                self._close(NodeLostMark("the node ended; everything that was pending there is lost"))
         if self._waiting:
             with self._turn:
                 self._turn.notify_all()
@@ -451,22 +451,33 @@ class Client:
             self._send_items(items)
         if self._lines:
             self._print_lines()
-        return self.closed_reason is None
+        return self.closed_mark is None
 
     def _print_lines(self) -> None:
         while self._lines:
             self.on_lines(self._lines.popleft())
 
-    def _close(self, reason: str) -> None:
-        self.closed_reason = reason
+    def check_open(self) -> None:
+        """Raise what every call on a connection that has ended raises."""
+        if self.closed_mark is not None:
+            raise as_exception(self.closed_mark) or errors.InternalError("closed")
+
+    @property
+    def closed_reason(self) -> str | None:
+        """Why the connection ended, None while it is up."""
+        return None if self.closed_mark is None else self.closed_mark.reason
+
+    def _close(self, mark: NodeLostMark | ShutdownMark) -> None:
+        self.closed_mark = mark
         self._busy = False
-        self.owner.on_node_lost(reason)
+        self.owner.on_node_lost(mark)
         self.failures += 1
         self._execute(self.owner.take_commands(), [])
         for stream in list(self.owner.arrays):
             self.on_items(stream)
         with self._turn:
             self._turn.notify_all()
+        self.on_closed()
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
@@ -643,8 +654,7 @@ class Client:
         with self._rpc:
             self._replies.pop(reply, None)
             with shield, self.lock:
-                if self.closed_reason is not None:
-                    raise errors.NodeLostError(self.closed_reason)
+                self.check_open()
                 self.link.send(request, body)
             deadline = None if timeout is None else time.monotonic() + timeout
             if not self.wait(lambda: reply in self._replies, deadline):
@@ -683,8 +693,8 @@ class Client:
         with shield:
             self.background.stop()
             with self.lock:
-                if self.closed_reason is None:
-                    self._close(reason)
+                if self.closed_mark is None:
+                    self._close(ShutdownMark(reason))
                 self.link.close()
                 self.values.reader.forget()
 
@@ -757,7 +767,7 @@ class ItemSender:
         submit = pb.Submit()
         holds: dict[int, tuple[pb.Descriptor, ...]] = {}
         with shield, client.lock:
-            if client.closed_reason is not None:
+            if client.closed_mark is not None:
                 return
             for index, encoded in self.encoded.items():
                 stored = tuple(ObjectId(d.owner, d.seq) for d in encoded.objects)

@@ -170,7 +170,7 @@ def _shut_down_all() -> None:
 
 
 def _live() -> list[NativeEngine]:
-    return [e for e in list(_engines) if e.client.closed_reason is None and e.pid == os.getpid()]
+    return [e for e in list(_engines) if e.client.closed_mark is None and e.pid == os.getpid()]
 
 
 _forking: list[NativeEngine] = []
@@ -210,7 +210,7 @@ def _after_fork_in_child() -> None:
 def _restart() -> None:
     while _to_restart:
         engine = _to_restart.pop()
-        if engine.client.closed_reason is None and engine.pid == os.getpid():
+        if engine.client.closed_mark is None and engine.pid == os.getpid():
             engine.client.background.start()
 
 

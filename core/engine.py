@@ -289,6 +289,13 @@ def clear() -> Engine | None:
         return engine
 
 
+def forget(engine: Engine) -> None:
+    """Forget an engine that has lost its cluster; the next call starts another one."""
+    global _engine
+    if _engine is engine:  # no lock: called from whatever thread noticed
+        _engine = None
+
+
 def start(settings: Settings) -> Engine:
     if settings.address == INLINE_ADDRESS:
         from .inline import InlineEngine

@@ -83,6 +83,8 @@ def _from_mark(mark: Any, name: str) -> BaseException | None:
         return _binding(mark)
     if isinstance(mark, outcomes.NodeLostMark):
         return errors.NodeLostError(mark.reason)
+    if isinstance(mark, outcomes.ShutdownMark):
+        return errors.ShutdownError(mark.reason)
     if isinstance(mark, outcomes.OwnerLostMark):
         return errors.OwnerLostError(f"the process {mark.owner:016x} that owned the object ended before it passed it on")
     if isinstance(mark, outcomes.EncodeFailedMark):

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from types import FunctionType
 from typing import Any
 
+from . import engine as engines
 from . import errors
 from .client import Client
 from .engine import Binding, Completion
@@ -22,6 +23,7 @@ from .refs import ObjectRef
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
+from .scheduler.outcomes import ShutdownMark
 from .values import Encoded, Input
 
 #: Functions whose pickles are kept. A program that makes functions in a loop pays for pickling again beyond it.
@@ -47,6 +49,7 @@ class NativeEngine:
         self._arrays: weakref.WeakValueDictionary[int, NativeArray] = weakref.WeakValueDictionary()
         self._ended_arrays: deque[machine.Array] = deque()
         client.on_settled = self._settled
+        client.on_closed = lambda: engines.forget(self)
         client.on_items = self._items_arrived
 
     def __repr__(self) -> str:
@@ -61,6 +64,7 @@ class NativeEngine:
         if isinstance(value, ObjectRef):
             raise TypeError("put() takes a value, not a reference; pass the reference on as it is")
         client = self.client
+        client.check_open()
         seq = client.take_seq()
         try:
             encoded = client.values.encode_value(value, lambda: ObjectId(client.incarnation, seq), 0)
@@ -108,8 +112,10 @@ class NativeEngine:
         client = self.client
         oid = ObjectId(ref.owner, ref.seq)
         with client.lock:
-            if client.closed_reason is not None and client.owner.refs.find(oid) is None:
-                raise errors.NodeLostError(client.closed_reason)
+            if client.closed_mark is not None and (
+                isinstance(client.closed_mark, ShutdownMark) or client.owner.refs.find(oid) is None
+            ):
+                client.check_open()
             entry = client.owner.refs.find(oid)
             if entry is None:
                 if oid.owner == client.incarnation:
@@ -269,8 +275,7 @@ class NativeEngine:
         name = options.name or getattr(function, "__name__", None) or type(function).__name__
         stride = max(1, options.num_returns)
         with client.lock:
-            if client.closed_reason is not None:
-                raise errors.NodeLostError(client.closed_reason)
+            client.check_open()
             kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=stride,
                                          machine_retries=MACHINE_RETRIES if options.max_retries >= 0 else -1)  # fmt: skip
             client.register(encoded.objects)
@@ -310,6 +315,7 @@ class NativeEngine:
             kind = self._broken_kind(function, options, error)
         self._dispose_ended()
         with self.client.lock:
+            self.client.check_open()
             record = self.client.owner.open_array(kind)
             self.client.array_items[record.stream] = []
         array = NativeArray(self, record)
@@ -356,6 +362,7 @@ class NativeEngine:
         client = self.client
         encoded = client.values.encode_call(initializer) if initializer is not None else Encoded(b"")
         with client.lock:
+            client.check_open()
             self._binding_count += 1
             binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
             binding.client = client
@@ -379,7 +386,7 @@ class NativeEngine:
 
         client = self.client
         with client.lock:
-            if client.closed_reason is not None or binding.id not in self._bindings:
+            if client.closed_mark is not None or binding.id not in self._bindings:
                 return
             client._pump()
             client.link.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=force).SerializeToString())
@@ -405,7 +412,7 @@ class NativeEngine:
         unbound = self.client.unbound
         try:
             return self.client.wait(lambda: binding.id in unbound, deadline)
-        except errors.NodeLostError:
+        except (errors.NodeLostError, errors.ShutdownError):
             return True
 
     # -- the cluster -----------------------------------------------------------------------------------------------------
@@ -502,7 +509,7 @@ class NativeArray:
         client = self._engine.client
         with client.lock:
             self._items.extend(items)
-            if client.closed_reason is None:
+            if client.closed_mark is None:
                 client.owner.extend(self._record, len(items))
             else:
                 self._fail_all(len(items))
@@ -512,13 +519,11 @@ class NativeArray:
         return len(items)
 
     def _fail_all(self, count: int) -> None:
-        from .scheduler.outcomes import NodeLostMark
-
         record = self._record
         first = record.count
         record.append(count)
         record.take_unsent()
-        record.fail(first, count, NodeLostMark(self._engine.client.closed_reason or ""))
+        record.fail(first, count, self._engine.client.closed_mark)
 
     def close(self) -> None:
         """See `TaskArray.close`."""
@@ -574,7 +579,7 @@ class NativeArray:
         """See `TaskArray.cancel`."""
         client = self._engine.client
         with client.lock:
-            if client.closed_reason is None:
+            if client.closed_mark is None:
                 client.owner.cancel_array(self._record, kill_after=kill_after)
         self._engine._items_arrived(self._record.stream)
         client.flush()

@@ -134,7 +134,7 @@ class Workforce:
             self._bury(hand, pb.Death(host=self.node.host, worker=worker, stderr_tail=error), machine_lost=True)
 
     def _stop(self, command: commands.StopWorker) -> None:
-        self.hands[command.worker].claim.close()
+        self.hands[command.worker].claim.finish()
 
     def kill(self, worker: int) -> None:
         """End a worker's process group now."""

@@ -73,6 +73,10 @@ class ClaimSender:
             return None
         return bytes(self._buffer[:nbytes]) if nbytes else None
 
+    def finish(self) -> None:
+        """Deal nothing more: the worker finds the end after what it was dealt; `take_back` still works."""
+        self._send_end.close()
+
     def close(self) -> None:
         """Close both ends; a second call does nothing."""
         self._send_end.close()

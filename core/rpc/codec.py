@@ -259,7 +259,12 @@ def __getattr__(name: str) -> Any:
     from .protos import outboard_pb2 as pb
 
     borrowed = {Frame.BIND: pb.Binding, Frame.UNBOUND: pb.Unbind, Frame.FREE: pb.Refs, Frame.UNPIN: pb.Refs}
-    borrowed |= {Frame.RELEASE: pb.Borrow, Frame.BORROWER_DIED: pb.Peer, Frame.OWNER_LOST: pb.Peer, Frame.STATUS: pb.StatusRequest}
+    borrowed |= {
+        Frame.RELEASE: pb.Borrow,
+        Frame.BORROWER_DIED: pb.Peer,
+        Frame.OWNER_LOST: pb.Peer,
+        Frame.STATUS: pb.StatusRequest,
+    }
     empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.SHUTDOWN, Frame.FORKED, Frame.STARTED)
     messages: dict[int, Any] = dict.fromkeys(empty)
     for frame_name, value in vars(Frame).items():

@@ -10,9 +10,14 @@ from __future__ import annotations
 from .claims import Packet
 from .commands import Recall, SendPacket
 from .fairness import next_kind, rank, shape_turns
-from .leases import BUSY, STARTING, Leases
+from .leases import BLOCKED, BUSY, RESUMING, STARTING, Leases
 from .queues import Kind, Shape
 from .tables import Tables, Worker
+
+
+#: Seconds after which tasks that only lack resources are passed no more by smaller ones that fit. Larger keeps slots
+#: busier, smaller lets wide tasks through sooner.
+PASSED_OVER_SECONDS = 1.0
 
 
 class Dealer:
@@ -24,9 +29,10 @@ class Dealer:
         self._tables = tables
         self._leases = leases
 
-    def deal(self) -> None:
+    def deal(self, now: float) -> None:
         """Do all that has become possible: resume, admit, top up, and recall for who is idle."""
         tables = self._tables
+        tables.now = now
         if tables.resuming:
             self._leases.resume()
         if tables.rotation.ready:
@@ -68,12 +74,40 @@ class Dealer:
             shape.root.note_turn()
 
     def _choose(self) -> Shape | None:
+        tables = self._tables
         can_staff = self._leases.can_staff
+        held = tables.held_for
+        if held is None and (len(tables.rotation.ready) > 1 or len(next(iter(tables.rotation.ready)).ready) > 1):
+            held = tables.held_for = self._find_passed_over()
+        if held is not None:
+            if not self._is_passed_over(held):
+                tables.held_for = None
+                if held.queued > held.coming and can_staff(held):
+                    return held
+            elif not self._has_blocked():
+                return None
         for root in self._tables.rotation.turns():
             for shape in shape_turns(root):
                 if shape.queued > shape.coming and can_staff(shape) and _is_next(shape):
                     return shape
         return None
+
+    def _find_passed_over(self) -> Shape | None:
+        """The shape whose tasks have waited longest, if that is too long and only for resources."""
+        ready = [shape for root in self._tables.rotation.ready for shape in root.ready]
+        oldest = min(ready, key=lambda shape: next_kind(shape).queue[0].order)
+        if self._tables.now - next_kind(oldest).queue[0].since < PASSED_OVER_SECONDS:
+            return None
+        return oldest if self._is_passed_over(oldest) else None
+
+    def _is_passed_over(self, shape: Shape) -> bool:
+        if shape.queued <= shape.coming or not self._leases.has_worker(shape) or not _is_next(shape):
+            return False
+        return not self._leases.can_staff(shape)
+
+    def _has_blocked(self) -> bool:
+        # What is held back might be what a blocked task waits for, and that may hold what the others want.
+        return any(worker.state in (BLOCKED, RESUMING) for worker in self._tables.workers.values())
 
     def _more_workers(self, shape: Shape, at_most: int) -> int:
         binding = shape.binding
@@ -92,6 +126,8 @@ class Dealer:
         """Whether more of this shape may lie behind what runs: not while others who wait have the better claim."""
         if self._tables.resuming and shape.demand.cpu:
             return False
+        if self._tables.held_for not in (None, shape) and not self._has_blocked():
+            return False
         if not _is_next(shape):
             return False
         root = shape.root
@@ -107,7 +143,8 @@ class Dealer:
         return True
 
     def _top_up(self, shape: Shape) -> None:
-        while shape.queued:
+        # Workers that are starting find at least one task each.
+        while shape.queued > shape.coming:
             kind = next_kind(shape)
             takers = []
             for worker in shape.leased.values():
@@ -119,7 +156,7 @@ class Dealer:
             takers.sort()
             share = -(-kind.queued // (len(takers) + shape.coming))
             for _, _, room, worker in takers:
-                left = min(share, room, kind.queued)
+                left = min(share, room, kind.queued, shape.queued - shape.coming)
                 while left > 0 and (sent := self._send(worker, kind, left)):
                     left -= sent
             if shape.coming:
@@ -159,7 +196,14 @@ class Dealer:
             return
         for worker in tables.stacked.values():
             shape = worker.shape
-            if shape is None or shape.queued or worker.is_recalling or worker.is_barred or worker.state != BUSY:
+            if (
+                shape is None
+                or shape.queued
+                or shape.coming
+                or worker.is_recalling
+                or worker.is_barred
+                or worker.state != BUSY
+            ):
                 continue
             if not shape.binding.spec.ordered and self._leases.can_staff(shape):
                 self._recall(worker, len(worker.range.packets) // 2)

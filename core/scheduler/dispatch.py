@@ -116,7 +116,7 @@ class Dispatch:
             for nested in [c for c in self._tables.clients.values() if c.root_client is left and c is not left]:
                 self._losses.drop_client(nested)
         self._losses.drop_client(left)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_binding(self, client: int, spec: BindingSpec) -> None:
         """A client names a binding; an eager one gets its workers now."""
@@ -140,10 +140,14 @@ class Dispatch:
         if dropped is None:
             raise InvalidTransition(f"client {client:x} has no binding {binding}")
         self._losses.drop_binding(dropped, force=force)
-        self._dealer.deal()
+        self._dealer.deal(self._tables.now)
 
     def on_kind(self, client: int, spec: KindSpec) -> None:
-        """A client describes tasks to come; a demand that this node can never meet is refused."""
+        """A client describes tasks to come; a demand that can never be met is refused.
+
+        That is one beyond the totals, or one for other GPUs than the worker of an ordered binding has: those of its
+        first kind, none when it is eager.
+        """
         tables = self._tables
         owner = tables.find_client(client, "kind")
         if owner is None:
@@ -192,8 +196,9 @@ class Dispatch:
             owner.depth = host.range.packets[0].kind.client.depth + 1
         tables.last_order += 1
         interval.order = tables.last_order
+        interval.since = now
         kind.push(interval)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_worker_started(self, worker: int, now: float) -> None:
         """A worker has run its initialiser and waits for packets."""
@@ -206,7 +211,7 @@ class Dispatch:
         # It gives up its place and is chosen again as an idle one: meanwhile somebody else may come first.
         self._leases.release(started)
         self._leases.make_idle(started)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_worker_init_failed(self, worker: int, outcome: bytes, now: float) -> None:
         """A worker's initialiser raised: its binding is of no use, and the worker is ending."""
@@ -217,7 +222,7 @@ class Dispatch:
             raise InvalidTransition(f"{failed!r} has been initialised")
         self._leases.fail_start(failed)
         self._fail_binding(failed.binding, outcome, worker)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_finished(
         self, worker: int, packet: int, done: Iterable[Done], seconds: float, packet_done: bool, now: float
@@ -242,7 +247,7 @@ class Dispatch:
                     self._leases.release(reporter)
         if not kind.client.is_gone:
             review(kind, tables.commands)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_blocked(self, worker: int, now: float) -> None:
         """A worker's task waits: its CPUs are free, and what lies behind it may be what it waits for."""
@@ -254,7 +259,7 @@ class Dispatch:
         self._leases.block(blocked)
         if len(blocked.range.packets) > 1:
             self._dealer.recall_all(blocked)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_unblock(self, worker: int, now: float) -> None:
         """A worker's task can go on and asks for its CPUs; it gets the next free ones."""
@@ -265,7 +270,7 @@ class Dispatch:
             raise InvalidTransition(f"{asking!r} is not blocked")
         asking.state = RESUMING
         self._tables.resuming.append(asking)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_recalled(self, worker: int, packets: Collection[int], now: float) -> None:
         """The driver's answer to ``Recall``: the packets that the kernel gave back."""
@@ -290,7 +295,7 @@ class Dispatch:
         else:
             self._losses.follow_up(holder)
         holder.recall_again = False
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_worker_died(
         self, worker: int, returned_packets: Collection[int], running: TaskKey | None, machine_lost: bool, now: float
@@ -316,7 +321,7 @@ class Dispatch:
         if binding.start_deaths >= START_DEATHS:
             self._fail_binding(binding, b"", worker)
         self._leases.settle(binding)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_cancel(self, client: int, span: Span, kill_after: float | None, force: bool, now: float) -> None:
         """An owner takes tasks back.
@@ -335,7 +340,7 @@ class Dispatch:
                 self._losses.cancel_dealt(worker, owner, span, delay)
         for binding in [*owner.bindings.values(), *owner.root_client.bindings.values()]:
             self._leases.settle(binding)
-        self._dealer.deal()
+        self._dealer.deal(now)
 
     def on_kill_due(self, worker: int, running: TaskKey | None, now: float) -> None:
         """The driver's answer to ``KillLater``: what the board names when the time has come."""
@@ -364,7 +369,11 @@ class Dispatch:
         capacity = self._tables.resources.capacity(demand)
         spec = binding.spec
         if spec.ordered:
-            capacity = min(capacity, 1)
+            # Its one worker keeps the devices it was started with.
+            devices = {s.demand.devices for s in binding.shapes.values() if s.capacity} or (
+                {0} if spec.eager else {demand.devices}
+            )
+            capacity = min(capacity, 1) if demand.devices in devices else 0
         elif spec.processes:
             capacity = min(capacity, spec.processes)
         shape = binding.shapes[demand] = Shape(binding, demand, capacity)

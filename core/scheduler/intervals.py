@@ -11,11 +11,11 @@ class Interval:
     """Consecutive tasks of one stream, kind and attempt: indices first, first + stride, …
 
     ``calls`` holds one opaque entry of bytes a task. ``holds`` maps a position in ``calls`` to the stored objects
-    which that call refers to; they are opaque too. ``order`` is the arrival number that the node gives. Treated as
-    immutable once it is queued; parts share the entries of ``calls``.
+    which that call refers to; they are opaque too. ``order`` is the arrival number and ``since`` the time that the node gives.
+    Treated as immutable once it is queued; parts share the entries of ``calls``.
     """
 
-    __slots__ = ("owner", "stream", "first", "attempt", "stride", "kind", "calls", "holds", "array", "order")
+    __slots__ = ("owner", "stream", "first", "attempt", "stride", "kind", "calls", "holds", "array", "order", "since")
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Interval:
         holds: dict[int, tuple[object, ...]] | None = None,
         array: bool = False,
         order: int = 0,
+        since: float = 0.0,
     ) -> None:
         self.owner = owner
         self.stream = stream
@@ -40,6 +41,7 @@ class Interval:
         self.holds = holds or {}
         self.array = array
         self.order = order
+        self.since = since
 
     def __repr__(self) -> str:
         return f"<Interval {self.owner:x}/{self.stream}/{self.first} x{len(self.calls)} attempt {self.attempt}>"
@@ -60,6 +62,7 @@ class Interval:
             holds,
             self.array,
             self.order,
+            self.since,
         )
 
     def span(self, start: int = 0, stop: int | None = None) -> Span:

@@ -55,6 +55,12 @@ class NodeLostMark(NamedTuple):
     reason: str
 
 
+class ShutdownMark(NamedTuple):
+    """The program shut its engine down."""
+
+    reason: str
+
+
 class OwnerLostMark(NamedTuple):
     """The process that owned the object died before it passed it on."""
 

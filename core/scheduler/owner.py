@@ -738,9 +738,8 @@ class Owner:
         else:
             self.commands.append(Answer(oid, entry.value, asker))
 
-    def on_node_lost(self, reason: str) -> None:
-        """The node is gone: everything unsettled fails, what it stored is lost."""
-        mark = NodeLostMark(reason)
+    def on_node_lost(self, mark: Any) -> None:
+        """The node is gone: everything unsettled fails with `mark`, and so does what it stored."""
         for array in list(self.arrays.values()):
             self._settle_items(array, array.take_unsent(), mark)
             self._settle_items(array, [(s.first, s.count) for s in array.sent_spans()], mark)

@@ -131,11 +131,15 @@ class Worker:
 
 
 class Tables:
-    """The whole state of the machine. ``stacked`` holds the workers with more than one packet outstanding."""
+    """The whole state of the machine.
+
+    ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
+    are held back, ``now`` the time of the last event that told it.
+    """
 
     __slots__ = (
         "resources", "initial_credit", "clients", "workers", "rotation", "resuming", "stacked", "cpuless_shapes",
-        "commands", "counts", "last_worker", "last_packet", "last_order",
+        "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
     )  # fmt: skip
 
     def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int) -> None:
@@ -152,6 +156,8 @@ class Tables:
         self.last_worker = 0
         self.last_packet = 0
         self.last_order = 0
+        self.now = 0.0
+        self.held_for: Shape | None = None
 
     def find_worker(self, number: int, event: str) -> Worker | None:
         """The worker, or None when it is dead: the event is then late and counted.

@@ -17,7 +17,7 @@ import pytest
 
 from outboard.process.lifetime import open_pidfd, wait_child
 from outboard.process.spawn import TemplateHandle, exec_template, fork_template
-from outboard.process.template import WorkerSetup
+from outboard.process.template import WorkerSetup, encode_fork
 from outboard.rpc.local import claim_pair, socketpair
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 
 def follow(setup: WorkerSetup) -> None:
     """A worker that does what its link says."""
-    while order := setup.link.recv(100).decode():
+    while order := setup.link.recv(1000).decode():
         what, _, argument = order.partition(" ")
         if what == "say":
             print(argument)
@@ -92,6 +92,8 @@ class Node:
         return Worker(self, worker, *self.fds[-4:])
 
     def close(self) -> None:
+        if self.loop.is_closed():
+            return
         self.handle.close()
         assert wait_child(self.pid, 10) is not None
         for fd in self.fds:
@@ -197,15 +199,15 @@ def test_children_of_a_dead_worker_are_swept(forked: Node, code: str) -> None:
     wait_gone(stray)
 
 
-def test_strays_of_other_sessions_end_with_the_cluster(tmp_path: Path) -> None:
-    node = Node(fork_template, follow)
-    worker = node.start_worker()
-    stray = int(worker.ask("spawn os.setsid(); open(%r, 'w').close()" % str(tmp_path / "has_left")))
-    node.run_until((tmp_path / "has_left").exists)
+def test_strays_of_other_sessions_end_with_the_cluster(forked: Node, tmp_path: Path) -> None:
+    left = tmp_path / "has_left"
+    worker = forked.start_worker()
+    stray = int(worker.ask(f"spawn os.setsid(); open({str(left)!r}, 'w').close()"))
+    forked.run_until(left.exists)
     worker.link.send(b"exit 0")
     worker.end()
     assert os.path.exists(f"/proc/{stray}")
-    node.close()
+    forked.close()
     wait_gone(stray)
 
 
@@ -249,9 +251,16 @@ def test_node_that_is_killed_takes_everything_along(tmp_path: Path) -> None:
     assert tmp_path.exists()
 
 
-def test_fork_that_fails_is_told(forked: Node) -> None:
-    forked.start_worker(1)
-    assert forked.start_worker(2).pid > 0
+def test_fork_that_fails_is_told_and_the_next_one_works(forked: Node) -> None:
+    forked.handle._send(encode_fork(3, {}), [0])
+    forked.run_until(lambda: 3 in forked.forked)
+    pid, error = forked.forked[3]
+    assert pid == 0
+    assert error.startswith("1 of 4 descriptors")
+    assert forked.start_worker(4).ask("ids").startswith("4 ")
+
+
+def test_request_that_cannot_work_is_refused(forked: Node) -> None:
     with pytest.raises(ValueError, match="needs link, claim"):
         forked.handle.fork(3, [0], {})
     with pytest.raises(ValueError, match="at most"):

@@ -89,7 +89,8 @@ def test_memory_without_proc_comes_from_the_system(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "count"), [(None, 2), ("", 0), ("-1", 0), ("1", 1), ("0,1,2", 2), ("0,-1,1", 1), ("MIG-a,MIG-b,MIG-c", 3)]
+    ("visible", "count"),
+    [(None, 2), ("", 0), ("-1", 0), ("1", 1), ("0,1,2", 2), ("0,-1,1", 1), ("MIG-a,MIG-b,MIG-c", 3)],
 )
 def test_gpus_are_those_present_and_visible(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int

@@ -68,7 +68,11 @@ def test_frames_arrive_in_order_and_whole(pair: tuple[BlockingLink, BlockingLink
     here, there = pair
     here.send(Frame.SUBMIT, b"one", 5)
     here.send_raw(encode_frame(Frame.WANT, b"two") + encode_frame(Frame.CANCEL, b"three"))
-    assert take(there, 3) == [(Frame.SUBMIT, b"one", 5, ()), (Frame.WANT, b"two", 0, ()), (Frame.CANCEL, b"three", 0, ())]
+    assert take(there, 3) == [
+        (Frame.SUBMIT, b"one", 5, ()),
+        (Frame.WANT, b"two", 0, ()),
+        (Frame.CANCEL, b"three", 0, ()),
+    ]
 
 
 def test_receive_without_anything_to_read_times_out(pair: tuple[BlockingLink, BlockingLink]) -> None:

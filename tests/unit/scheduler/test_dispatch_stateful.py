@@ -207,6 +207,7 @@ class DispatchMachine(RuleBasedStateMachine):
             self.outstanding.discard(task)
         is_done = worker.at == len(worker.tasks)
         count = len(done)
+        self.now += seconds * count
         worker.reported = worker.at
         if is_done:
             worker.packet = None
@@ -430,11 +431,11 @@ class DispatchMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "dispatch"):
             return
-        for _ in range(10_000):
+        for _ in range(2_000):
             if not self.outstanding and not any(w.is_ending for w in self.workers.values()):
                 break
             self.go_on()
-        assert not self.outstanding, f"{len(self.outstanding)} tasks never settled"
+        assert not self.outstanding, f"{len(self.outstanding)} tasks never settled: {self.dispatch.snapshot()}"
         for client in [c for c, root in self.clients.items() if c == root]:
             for one in [c for c, root in self.clients.items() if root == client]:
                 self.forget(one)

@@ -1,0 +1,124 @@
+"""Actors, first part: one process that keeps an object, and calls of its methods in the order they were made.
+
+An actor is an *ordered* binding with one worker whose initialiser makes the object. Calls run once; when the process is
+lost they fail with `WorkerLostError`. Restarts, names, handles that travel and async methods come later.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from . import engine as engines
+from .errors import TaskCancelledError
+from .options import TaskOptions
+
+_instance: Any = None
+
+
+class _Maker:
+    """Initialiser of an actor's worker: makes the object there."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.cls, self.args, self.kwargs = cls, args, kwargs
+
+    def __call__(self) -> None:
+        global _instance
+        _instance = self.cls(*self.args, **self.kwargs)
+
+
+class _Call:
+    """Function of one method's calls, in the actor's worker."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.__name__ = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(_instance, self.method)(*args, **kwargs)
+
+
+class RemoteMethod:
+    """A method of an actor; `remote` calls it there."""
+
+    __slots__ = ("_actor", "_call", "_options")
+
+    def __init__(self, actor: ActorHandle, call: _Call, options: TaskOptions) -> None:
+        self._actor = actor
+        self._call = call
+        self._options = options
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Queue a call behind those made before and return the reference of its result."""
+        return self._actor._engine.submit(self._call, args, kwargs, self._options, self._actor._binding)
+
+    def options(self, **options: Any) -> RemoteMethod:
+        """Return the same method with another ``num_returns`` or ``name``."""
+        return RemoteMethod(self._actor, self._call, self._options.merged(**options))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"call {self._call.method}.remote(...): the actor lives in another process")
+
+
+class ActorHandle:
+    """Reaches one actor; when the last handle has gone the actor ends after the calls that were made."""
+
+    def __init__(self, engine: Any, binding: Any, cls: type, options: TaskOptions) -> None:
+        self._engine = engine
+        self._binding = binding
+        self._cls = cls
+        self._options = options
+        self._methods: dict[str, RemoteMethod] = {}
+        self._end = weakref.finalize(self, engine.unbind, binding, force=False)
+        self._end.atexit = False
+
+    def __repr__(self) -> str:
+        return f"<ActorHandle {self._cls.__name__} {self._binding!r}>"
+
+    def __getattr__(self, name: str) -> RemoteMethod:
+        method = self._methods.get(name) if not name.startswith("__") else None
+        if method is None:
+            if name.startswith("__") or not callable(getattr(self._cls, name, None)):
+                raise AttributeError(f"actor {self._cls.__name__} has no method {name!r}")
+            weak: Any = weakref.proxy(self)
+            method = self._methods[name] = RemoteMethod(weak, _Call(name), self._options)
+        return method
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("actor handles cannot be passed to other processes by this release")
+
+
+class RemoteClass:
+    """A class whose `remote` makes an actor; made by `remote`."""
+
+    def __init__(self, cls: type, options: TaskOptions) -> None:
+        self.__wrapped__ = cls
+        self._options = options.merged(max_retries=0)
+
+    def __repr__(self) -> str:
+        return f"<RemoteClass {self.__wrapped__.__qualname__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"call {self.__wrapped__.__name__}.remote(...) to make an actor")
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Make an actor and return its handle at once; an exception of the constructor is shown by every call."""
+        engine = engines.current()
+        binding = engine.bind(
+            processes=1, initializer=_Maker(self.__wrapped__, args, kwargs), label=self.__wrapped__.__name__, ordered=True
+        )
+        return ActorHandle(engine, binding, self.__wrapped__, self._options.merged(num_cpus=0))
+
+    def options(self, **options: Any) -> RemoteClass:
+        """Return the same class with other options."""
+        return RemoteClass(self.__wrapped__, self._options.merged(**options))
+
+
+def kill(actor: ActorHandle) -> None:
+    """End an actor's process now; calls that have not finished fail with `TaskCancelledError`."""
+    if not isinstance(actor, ActorHandle):
+        raise TypeError(f"kill() takes an actor, not {type(actor).__name__}")
+    actor._engine.unbind(actor._binding, force=True)
+
+
+__all__ = ["ActorHandle", "RemoteClass", "RemoteMethod", "TaskCancelledError", "kill"]
