@@ -43,11 +43,11 @@ class TaskInterrupt(BaseException):
 
 
 class RunningKind:
-    """A kind as the worker runs it. `function` is None when it could not be rebuilt: `failure` says why."""
+    """A kind as the worker runs it. `failure`: why its function could not be rebuilt, as value bytes, or empty."""
 
     __slots__ = ("array", "failure", "function", "num_returns", "writable")
 
-    def __init__(self, function: Callable[..., Any] | None, failure: bytes, num_returns: int, writable: bool) -> None:
+    def __init__(self, function: Any, failure: bytes, num_returns: int, writable: bool) -> None:
         self.function = function
         self.failure = failure
         self.num_returns = num_returns
@@ -187,9 +187,9 @@ class Worker:
             else:
                 arguments = self._decode_call(interval, call, kind.writable)
             cause = pb.Error.RAISED
-            function = kind.function
-            if function is None:
+            if kind.failure:
                 return False, kind.failure
+            function = kind.function
             self.slot.set_running(interval.owner, interval.stream, index)
             self.in_user_code = True
             if interval.array:

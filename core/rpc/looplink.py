@@ -175,15 +175,16 @@ class LoopLink:
         return bool(batch)
 
     def _on_readable(self) -> bool:
-        """Handle what is there; False when there was nothing or nothing more will come."""
+        """Handle what is there; False when nothing is left or nothing more will come."""
         if self.closed:
             return False
         frames: list[FrameTuple] = []
         error: Exception | None = None
+        is_empty = False
         try:
             has_ended = self._read(frames)
         except BlockingIOError:
-            has_ended = False
+            has_ended, is_empty = False, True
         except ConnectionResetError:
             has_ended = True
         except (OSError, ProtocolError) as problem:
@@ -194,7 +195,7 @@ class LoopLink:
         finally:
             if has_ended:
                 self._end(error)
-        return bool(frames) and not has_ended
+        return not is_empty and not has_ended
 
     def _read(self, frames: list[FrameTuple]) -> bool:
         """Read and decode what is there; True at the end of the stream."""

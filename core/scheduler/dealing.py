@@ -14,7 +14,6 @@ from .leases import BLOCKED, BUSY, RESUMING, STARTING, Leases
 from .queues import Kind, Shape
 from .tables import Tables, Worker
 
-
 #: Seconds after which tasks that only lack resources are passed no more by smaller ones that fit. Larger keeps slots
 #: busier, smaller lets wide tasks through sooner.
 PASSED_OVER_SECONDS = 1.0
@@ -67,7 +66,7 @@ class Dealer:
                 continue
             share = kind.queued
             if share > 1:
-                share = -(-share // (len(shape.leased) + self._more_workers(shape, share - 1)))
+                share = -(-share // (1 + shape.coming + self._more_workers(shape, share - 1)))
             if kind.client.worker is not None:
                 self._leases.mark_nested(worker, nested=True)
             self._send(worker, kind, share)

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
 
 from ..ids import Span
 from .claims import Done
 from .commands import (
-    BindingFailed,
     BindingSpec,
     Command,
     InvalidTransition,
@@ -31,31 +29,13 @@ from .intervals import Interval
 from .invariants import check_tables
 from .leases import BLOCKED, BUSY, KILLED, RESUMING, STARTING, Leases
 from .losses import Losses
-from .queues import Kind, Shape
+from .queues import Kind
 from .resources import Demand
+from .snapshot import Snapshot, take_snapshot
 from .tables import Binding, Client, Tables, Worker, WorkerState
 
 #: Workers that may die one after the other before they have started, until their binding is given up.
 START_DEATHS = 3
-
-
-class WorkerView(NamedTuple):
-    """One worker as ``snapshot`` shows it."""
-
-    worker: int
-    state: str
-    client: int
-    binding: int
-    tasks: int
-
-
-class Snapshot(NamedTuple):
-    """What a node does just now: tasks that run (one a worker at most), tasks that wait, free amounts, workers."""
-
-    running: int
-    queued: int
-    free: dict[str, int]
-    workers: list[WorkerView]
 
 
 class Dispatch:
@@ -160,7 +140,7 @@ class Dispatch:
         if binding is None:
             raise InvalidTransition(f"client {client:x} has no binding {spec.binding}")
         demand = Demand.of(spec.resources)
-        shape = binding.shapes.get(demand) or self._add_shape(binding, demand)
+        shape = binding.shapes.get(demand) or tables.add_shape(binding, demand)
         owner.last_kind = max(owner.last_kind, spec.id)
         owner.kinds[spec.id] = Kind(owner, spec.id, shape, tables.initial_credit)
         if not shape.capacity:
@@ -221,7 +201,7 @@ class Dispatch:
         if failed.state != STARTING:
             raise InvalidTransition(f"{failed!r} has been initialised")
         self._leases.fail_start(failed)
-        self._fail_binding(failed.binding, outcome, worker)
+        self._losses.fail_binding(failed.binding, outcome, worker)
         self._dealer.deal(now)
 
     def on_finished(
@@ -319,7 +299,7 @@ class Dispatch:
         for nested in list(dead.clients):
             self._losses.drop_client(nested)
         if binding.start_deaths >= START_DEATHS:
-            self._fail_binding(binding, b"", worker)
+            self._losses.fail_binding(binding, b"", worker)
         self._leases.settle(binding)
         self._dealer.deal(now)
 
@@ -350,48 +330,11 @@ class Dispatch:
 
     def snapshot(self) -> Snapshot:
         """Say what goes on, for people."""
-        workers = self._tables.workers.values()
-        return Snapshot(
-            running=sum(1 for w in workers if w.range.tasks),
-            queued=sum(s.queued for r in self._tables.rotation.ready for s in r.ready),
-            free=self._tables.resources.free(),
-            workers=[
-                WorkerView(w.number, w.state.name, w.binding.client.id, w.binding.spec.id, w.range.tasks)
-                for w in workers
-            ],
-        )
+        return take_snapshot(self._tables)
 
     def check(self) -> None:
         """Verify every invariant of the tables; raises AssertionError naming the one that is broken."""
         check_tables(self._tables)
-
-    def _add_shape(self, binding: Binding, demand: Demand) -> Shape:
-        capacity = self._tables.resources.capacity(demand)
-        spec = binding.spec
-        if spec.ordered:
-            # Its one worker keeps the devices it was started with.
-            devices = {s.demand.devices for s in binding.shapes.values() if s.capacity} or (
-                {0} if spec.eager else {demand.devices}
-            )
-            capacity = min(capacity, 1) if demand.devices in devices else 0
-        elif spec.processes:
-            capacity = min(capacity, spec.processes)
-        shape = binding.shapes[demand] = Shape(binding, demand, capacity)
-        if not demand.cpu:
-            self._tables.cpuless_shapes += 1
-        return shape
-
-    def _fail_binding(self, binding: Binding, outcome: bytes, worker: int) -> None:
-        if binding.failure is not None or binding.is_forced:
-            return
-        binding.failure = outcome
-        self._tables.commands.append(BindingFailed(binding.client.id, binding.spec.id, outcome, worker))
-        self._losses.empty_binding(binding)
-        for other in list(binding.workers.values()):
-            if other.state == STARTING:
-                self._leases.release(other)
-            if other.shape is None:
-                self._leases.stop(other)
 
 
 def _is_ending(worker: Worker, tables: Tables) -> bool:

@@ -11,8 +11,8 @@ class Interval:
     """Consecutive tasks of one stream, kind and attempt: indices first, first + stride, …
 
     ``calls`` holds one opaque entry of bytes a task. ``holds`` maps a position in ``calls`` to the stored objects
-    which that call refers to; they are opaque too. ``order`` is the arrival number and ``since`` the time that the node gives.
-    Treated as immutable once it is queued; parts share the entries of ``calls``.
+    which that call refers to; they are opaque too. ``order`` is the arrival number and ``since`` the time that the
+    node gives. Treated as immutable once it is queued; parts share the entries of ``calls``.
     """
 
     __slots__ = ("owner", "stream", "first", "attempt", "stride", "kind", "calls", "holds", "array", "order", "since")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ..ids import Span
 from .claims import Fate, Packet
-from .commands import KillLater, Lost, LostCause, SignalCancel
+from .commands import BindingFailed, KillLater, Lost, LostCause, SignalCancel
 from .dealing import Dealer
 from .intervals import Interval, cut
-from .leases import KILLED, Leases
+from .leases import KILLED, STARTING, Leases
 from .queues import Kind
 from .tables import Binding, Client, Tables, Worker
 
@@ -51,6 +51,19 @@ class Losses:
         for shape in binding.shapes.values():
             for kind in list(shape.waiting):
                 self.empty_queue(kind, LostCause.BINDING, binding.failure or b"")
+
+    def fail_binding(self, binding: Binding, outcome: bytes, worker: int) -> None:
+        """Give a binding up whose workers do not start: say so once, lose its queue, stop who has nothing to do."""
+        if binding.failure is not None or binding.is_forced:
+            return
+        binding.failure = outcome
+        self._tables.commands.append(BindingFailed(binding.client.id, binding.spec.id, outcome, worker))
+        self.empty_binding(binding)
+        for other in list(binding.workers.values()):
+            if other.state == STARTING:
+                self._leases.release(other)
+            if other.shape is None:
+                self._leases.stop(other)
 
     def put_back(self, packet: Packet, intervals: list[Interval]) -> None:
         """Queue dealt tasks again that have not begun; those no longer wanted are lost instead."""

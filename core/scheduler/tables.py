@@ -189,3 +189,22 @@ class Tables:
                 raise InvalidTransition(f"{event}: client {client.id:x} has no kind {kind_id}")
             self.counts[f"late_{event}"] += 1
         return kind
+
+    def add_shape(self, binding: Binding, demand: Demand) -> Shape:
+        """Enter a new shape; its capacity is 0 when its tasks can never run here.
+
+        The one worker of an ordered binding keeps the devices it was started with, so shapes for others cannot either.
+        """
+        capacity = self.resources.capacity(demand)
+        spec = binding.spec
+        if spec.ordered:
+            devices = {s.demand.devices for s in binding.shapes.values() if s.capacity}
+            if not devices:
+                devices = {0} if spec.eager else {demand.devices}
+            capacity = min(capacity, 1) if demand.devices in devices else 0
+        elif spec.processes:
+            capacity = min(capacity, spec.processes)
+        shape = binding.shapes[demand] = Shape(binding, demand, capacity)
+        if not demand.cpu:
+            self.cpuless_shapes += 1
+        return shape

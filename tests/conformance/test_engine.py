@@ -26,7 +26,7 @@ from outboard.errors import (
 from outboard.inline import InlineEngine
 from outboard.options import TaskOptions
 
-ENGINES = ["inline", "native"] if os.environ.get("OUTBOARD_TEST_NATIVE") else ["inline"]
+ENGINES = ["inline", "native"]
 
 OPTIONS = TaskOptions()
 

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from outboard.rpc.base import Link
-from outboard.rpc.codec import HEADER, MAX_BODY, Frame, FrameTuple, ProtocolError
+from outboard.rpc.codec import HEADER, MAX_BODY, Frame, FrameTuple, ProtocolError, encode_parts
 from outboard.rpc.local import LoopLink, socketpair
 from outboard.rpc.memory import memory_pair
 
@@ -197,6 +197,22 @@ def test_peer_that_is_gone_is_read_to_the_end_before_it_is_told(local: Any) -> N
     assert len(local.here.ends) == 1
     assert local.here.link.queued_nbytes == 0
     sock.close()
+
+
+def test_drain_takes_in_a_message_of_many_parts(local: Any) -> None:
+    # More than one readiness event reads, so that some rounds complete no message.
+    sock = local.socks[1]
+    frames = b"".join(encode_parts(Frame.ANSWER, bytes(3_000_000)))
+    local.loop.remove_reader(sock.fileno())
+    for end in local.socks:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
+    if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < 6_000_000:
+        pytest.skip("the kernel does not hold that much in one socket")
+    assert sock.send(frames) == len(frames)
+    local.here.link.drain()
+    assert [len(frame[1]) for frame in local.here.frames] == [3_000_000]
+    local.here.link.drain()
+    assert local.here.ends == []
 
 
 def test_last_words_of_a_peer_survive_a_failed_write(local: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing.pool
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,33 +14,21 @@ from outboard.multiprocessing import Pool
 
 PoolClass = Callable[..., Any]
 
-#: Engines under test. The native one starts processes.
-OURS = ["inline", "native"] if os.environ.get("OUTBOARD_TEST_NATIVE") else ["inline"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def native_engine_ends() -> Iterator[None]:
-    """Keep a native engine from its first test to the end of the module."""
-    yield
-    kept = engine.clear()
-    if kept is not None:
-        kept.shutdown()
+#: Engines under test. The native one starts processes, anew for each test: the fixture that looks for what a test left
+#: behind then sees all of them.
+OURS = ["inline", "native"]
 
 
 def _pool_class(which: str) -> Iterator[PoolClass]:
     if which == "stdlib":
         yield multiprocessing.pool.Pool
-    elif which == "native":
-        engine.current()
-        yield Pool
-    else:
-        kept, mine = engine.clear(), InlineEngine()
-        engine.install(mine)
-        yield Pool
-        engine.clear()
-        mine.shutdown()
-        if kept is not None:
-            engine.install(kept)
+        return
+    if which == "inline":
+        engine.install(InlineEngine())
+    made = engine.current()
+    yield Pool
+    engine.clear()
+    made.shutdown()
 
 
 @pytest.fixture(params=["stdlib", *OURS])

@@ -57,6 +57,17 @@ def test_packet_of_wrong_size_is_refused(claims: tuple[ClaimSender, int], excess
         sender.send(b"" if excess is None else bytes(sender.max_nbytes + excess))
 
 
+def test_finished_socket_ends_after_the_packets_dealt(claims: tuple[ClaimSender, int]) -> None:
+    sender, worker = claims
+    sender.send(b"one")
+    sender.send(b"two")
+    sender.finish()
+    assert os.read(worker, 100) == b"one"
+    assert sender.take_back() == b"two"
+    assert sender.take_back() is None
+    assert os.read(worker, 100) == b""
+
+
 def test_packets_of_a_dead_worker_can_be_taken_back() -> None:
     send_end, read_end = claim_pair()
     sender = ClaimSender(send_end, read_end)

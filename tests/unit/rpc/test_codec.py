@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,7 @@ def decode_all(*chunks: bytes) -> list[codec.FrameTuple]:
 
 def test_frame_types_are_those_of_the_proto_file() -> None:
     known = {name: value for name, value in pb.FrameType.items() if value}
-    assert NAMES == known
+    assert known == NAMES
 
 
 def test_each_frame_type_has_a_message_or_is_empty() -> None:
@@ -64,7 +66,7 @@ def test_frames_come_out_as_they_went_in_however_the_bytes_are_cut(
 ) -> None:
     stream = b"".join(encode_frame(*message) for message in messages)
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
-    chunks = [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    chunks = [stream[start:end] for start, end in itertools.pairwise(edges)]
     assert decode_all(*chunks) == [(*message, ()) for message in messages]
 
 

@@ -222,9 +222,7 @@ class DispatchMachine(RuleBasedStateMachine):
         # A worker that died between two items of a packet left results behind: the word still names the last one.
         if word is None and worker.packet is not None and worker.at > worker.reported:
             word = worker.tasks[worker.at - 1][:3]
-        self.dispatch.on_worker_died(
-            worker.number, [p.packet for p in worker.socket], word, machine_lost, self.now
-        )
+        self.dispatch.on_worker_died(worker.number, [p.packet for p in worker.socket], word, machine_lost, self.now)
         for client in [c for c, host in self.hosts.items() if host == worker.number]:
             self.forget(client)
         self.obey()
@@ -365,9 +363,7 @@ class DispatchMachine(RuleBasedStateMachine):
                     self.step_worker(worker, seconds, report=report)
 
     @precondition(lambda self: any(w.is_started for w in self.live_workers()))
-    @rule(
-        data=st.data(), steps=st.sampled_from([1, 3, 20]), seconds=st.sampled_from(DURATIONS), report=st.booleans()
-    )
+    @rule(data=st.data(), steps=st.sampled_from([1, 3, 20]), seconds=st.sampled_from(DURATIONS), report=st.booleans())
     def run(self, data: st.DataObject, steps: int, seconds: float, report: bool) -> None:
         worker = self.pick(data, [w for w in self.live_workers() if w.is_started])
         for _ in range(steps):
