@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable
@@ -30,10 +31,11 @@ DEATHS_KEPT = 100
 class Hand:
     """One worker process as its node knows it."""
 
-    __slots__ = ("binding", "claim", "err", "link", "number", "out", "peer", "pid", "slot", "unsent")
+    __slots__ = ("binding", "claim", "err", "link", "number", "out", "peer", "pid", "place", "slot", "unsent")
 
-    def __init__(self, number: int, peer: Peer, claim: ClaimSender, slot: Slot, binding: int) -> None:
+    def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, binding: int) -> None:
         self.number = number
+        self.place = place  # its slot in the board, and its name at the template; reused when it has been reaped
         self.peer = peer
         self.link: LoopLink = peer.link
         self.claim = claim
@@ -52,6 +54,7 @@ class Workforce:
         self.node = node
         self.board: Board = boot.board
         self.hands: dict[int, Hand] = {}
+        self.places: dict[int, Hand] = {}
         self.bindings: dict[tuple[int, int], bytes] = {}
         self.deaths: dict[int, pb.Death] = {}
         self.folder = boot.folder
@@ -102,11 +105,14 @@ class Workforce:
         err_r, err_w = os.pipe()
         incarnation = int.from_bytes(os.urandom(8), "little") | 1
         number = command.worker
-        slot = self.board.slot(number)
+        place = next(place for place in itertools.count() if place not in self.places)
+        slot = self.board.slot(place)
         slot.reset()
         link = LoopLink(ours, node.loop, lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number))
         peer = node.add_peer(link, incarnation, client.root, number)
-        hand = self.hands[number] = Hand(number, peer, ClaimSender(sender, reader), slot, command.binding)
+        hand = self.hands[number] = self.places[place] = Hand(
+            number, place, peer, ClaimSender(sender, reader), slot, command.binding
+        )
         hand.out = LineReader(out_r, node.loop, lambda lines: self._print(hand, lines, False))
         hand.err = LineReader(err_r, node.loop, lambda lines: self._print(hand, lines, True))
         binding = self.bindings.get((command.client, command.binding), b"")
@@ -117,7 +123,7 @@ class Workforce:
         env = {}
         if command.gpu_ids:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, command.gpu_ids))
-        self.template.fork(number, (theirs.fileno(), reader.fileno(), out_w, err_w), env)
+        self.template.fork(place, (theirs.fileno(), reader.fileno(), out_w, err_w), env)
         theirs.close()
         os.close(out_w)
         os.close(err_w)
@@ -125,30 +131,30 @@ class Workforce:
             # It needs nothing before its first packet, which waits in the claim socket while the process begins.
             node.dispatch.on_worker_started(number, node.now())
 
-    def _on_forked(self, worker: int, pid: int, error: str) -> None:
-        hand = self.hands.get(worker)
+    def _on_forked(self, place: int, pid: int, error: str) -> None:
+        hand = self.places.get(place)
         if hand is None:
             return
         hand.pid = pid
         if not pid:
-            self._bury(hand, pb.Death(host=self.node.host, worker=worker, stderr_tail=error), machine_lost=True)
+            self._bury(hand, pb.Death(host=self.node.host, worker=hand.number, stderr_tail=error), machine_lost=True)
 
     def _stop(self, command: commands.StopWorker) -> None:
         self.hands[command.worker].claim.finish()
 
     def kill(self, worker: int) -> None:
         """End a worker's process group now."""
-        self.template.kill(worker, SIGKILL)
+        self.template.kill(self.hands[worker].place, SIGKILL)
 
     def _link_ended(self, worker: int) -> None:
         if worker in self.hands:
             self.kill(worker)  # its process may live on, but nobody can hear it any more
 
-    def _on_exited(self, worker: int, pid: int, exitcode: int, signal: int, peak_nbytes: int) -> None:
-        hand = self.hands.get(worker)
+    def _on_exited(self, place: int, pid: int, exitcode: int, signal: int, peak_nbytes: int) -> None:
+        hand = self.places.get(place)
         if hand is not None:
             death = pb.Death(pid=pid, exitcode=exitcode, signal=signal, peak_nbytes=peak_nbytes, host=self.node.host,
-                             limit_nbytes=self.node.memory_nbytes, worker=worker)  # fmt: skip
+                             limit_nbytes=self.node.memory_nbytes, worker=hand.number)  # fmt: skip
             self._bury(hand, death, machine_lost=False)
 
     def _bury(self, hand: Hand, death: pb.Death, *, machine_lost: bool) -> None:
@@ -165,7 +171,7 @@ class Workforce:
         running = hand.slot.running()
         node.dispatch.on_worker_died(hand.number, returned, running, machine_lost, node.now())
         self.execute(node.dispatch.take_commands())
-        self.hands.pop(hand.number, None)
+        del self.hands[hand.number], self.places[hand.place]
         hand.claim.close()
         hand.link.close()
         hand.out.close()

@@ -199,8 +199,8 @@ class _Template:
         elif what == _KILL:
             # By number of the worker: only who reaps a process knows that its id still means it.
             for pid, number in self._workers.items():
-                if number == worker:
-                    kill_group(pid, payload[0])
+                if number == worker and not kill_group(pid, payload[0]):
+                    os.kill(pid, payload[0])  # it has not come to lead its group yet
         return True
 
     def _fork(self, worker: int, fds: list[int], env: bytes) -> None:

@@ -45,7 +45,8 @@ def review(kind: Kind, commands: list[Command]) -> None:
         if kind.wanted and credit < MOST_CREDIT:
             _grant(kind, MOST_CREDIT, commands)
         return
-    if not mean:
+    if not mean or (not kind.wanted and credit * mean <= ANSWER_SECONDS):
+        # Nothing is known, or so little work that it is never too much.
         return
     target = depth(mean, kind.shape.capacity)
     if kind.wanted and credit < target:
