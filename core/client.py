@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +90,9 @@ class Client:
         self.failed_bindings: dict[int, BindingMark] = {}
         self.labels: dict[int, str] = {}
         self.kind_binding: dict[int, int] = {}
+        self.requests: deque[Callable[[], None]] = deque()  # to be done under the lock; finalisers may append
+        self.leaving: dict[int, None] = {}  # bindings to be let go when all their tasks have been sent
+        self._encoding: Counter[int] = Counter()  # kind → batches of items that are being pickled
         self.failures = 0  # grows whenever something failed, so that waiters look at all they wait for
         self.array_items: dict[int, Any] = {}  # stream → items, by reference
         self._replies: dict[int, Any] = {}
@@ -193,6 +196,8 @@ class Client:
     def _pump(self) -> list[machine.SendItems]:
         """Drive the machine until it has nothing more to say; what needs pickling is returned. Under the lock."""
         self._drop_ended()
+        while self.requests:
+            self.requests.popleft()()
         owner = self.owner
         self._unsent = 0
         deferred: list[machine.SendItems] = []
@@ -202,7 +207,17 @@ class Client:
             if not owner.commands:
                 break
             self._execute(owner.take_commands(), deferred)
+        if self.leaving:
+            self._let_go()
         return deferred
+
+    def _let_go(self) -> None:
+        """Unbind those whose tasks have all been sent: the node lets their workers finish what it has."""
+        for binding in list(self.leaving):
+            kinds = [self.owner.kinds[k] for k, of in self.kind_binding.items() if of == binding]
+            if not any(kind.waiting() or self._encoding[kind.id] for kind in kinds) and self.closed_mark is None:
+                del self.leaving[binding]
+                self.link.send(Frame.UNBIND, pb.Unbind(id=binding).SerializeToString())
 
     def _execute(self, commands: list[Any], deferred: list[machine.SendItems]) -> None:
         sends = []
@@ -212,6 +227,7 @@ class Client:
             if kind_of is machine.Send:
                 sends.append(command)
             elif kind_of is machine.SendItems:
+                self._encoding[command.array.kind.id] += 1
                 deferred.append(command)
             elif kind_of is references.Free:
                 if not self.values.free(command.oid):
@@ -313,6 +329,8 @@ class Client:
             for command in deferred:
                 ItemSender(self, command).run()
             with shield, self.lock:
+                for command in deferred:
+                    self._encoding[command.array.kind.id] -= 1
                 deferred = self._pump()
 
     # -- receiving ---------------------------------------------------------------------------------------------------

@@ -379,25 +379,27 @@ class NativeEngine:
 
     def unbind(self, binding: Binding, *, force: bool) -> None:
         """See `Engine.unbind`."""
-        self._callbacks.call(lambda: self._unbind(binding, force))
+        self.client.requests.append(lambda: self._unbind(binding, force))
+        self.client.background.nudge()
 
     def _unbind(self, binding: Binding, force: bool) -> None:
+        """Let workers go; under the client's lock."""
         from .scheduler.outcomes import BindingMark
 
         client = self.client
-        with client.lock:
-            if client.closed_mark is not None or binding.id not in self._bindings:
-                return
-            client._pump()
-            client.link.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=force).SerializeToString())
-            if force:
-                client.fail_binding(binding.id, BindingMark(binding.label, b"", None))
-                for record in list(client.owner.arrays.values()):
-                    if client.kind_binding.get(record.kind.id) == binding.id:
-                        client.owner.cancel_array(record, kill_after=None)
-                        self._items_arrived(record.stream)
-                self._cancel_tasks(binding.id)
-        client.flush()
+        if client.closed_mark is not None or binding.id not in self._bindings:
+            return
+        if not force:
+            client.leaving[binding.id] = None
+            return
+        client.leaving.pop(binding.id, None)
+        client.link.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=True).SerializeToString())
+        client.fail_binding(binding.id, BindingMark(binding.label, b"", None))
+        for record in list(client.owner.arrays.values()):
+            if client.kind_binding.get(record.kind.id) == binding.id:
+                client.owner.cancel_array(record, kill_after=None)
+                self._items_arrived(record.stream)
+        self._cancel_tasks(binding.id)
 
     def _cancel_tasks(self, binding: int) -> None:
         client = self.client
@@ -408,7 +410,6 @@ class NativeEngine:
     def join_binding(self, binding: Binding, timeout: float | None = None) -> bool:
         """See `Engine.join_binding`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._callbacks.drain()
         unbound = self.client.unbound
         try:
             return self.client.wait(lambda: binding.id in unbound, deadline)

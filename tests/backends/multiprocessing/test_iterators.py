@@ -113,7 +113,8 @@ def test_infinite_input_is_drawn_a_bounded_distance_ahead(our_pool_class: Any, m
     source = Source()
     with our_pool_class(2) as p:
         it = getattr(p, method)(abs, source)
-        assert sorted(next(it) for _ in range(5)) == [0, 1, 2, 3, 4]
+        taken = [next(it) for _ in range(5)]
+        assert taken == [0, 1, 2, 3, 4] if method == "imap" else len(set(taken)) == 5
         wait_until(lambda: source.pulled >= 5 + 4)
         assert source.pulled < 64
 
