@@ -712,7 +712,10 @@ class Client:
             self.background.stop()
             with self.lock:
                 if self.closed_mark is None:
-                    self._close(ShutdownMark(reason))
+                    mark = ShutdownMark(reason)
+                    self._close(mark)
+                    for entry in self.owner.refs.owned.values():
+                        entry.value = mark
                 self.link.close()
                 self.values.reader.forget()
 
@@ -743,6 +746,7 @@ class ItemSender:
             except Exception as error:
                 self._flush(index)
                 self._fail(index, error)
+                self.start = index + 1
                 continue
             self.calls.append(encoded.body)
             self.nbytes += len(encoded.body)
