@@ -1,35 +1,49 @@
-"""Keep your program, get more processes: tasks, objects and drop-in backends on one small scheduler."""
+"""Keep your program, get more processes: tasks, objects and drop-in backends on one small scheduler.
+
+Names load when they are first used: a node or worker that imports a part of the package does not pay for the rest.
+"""
 
 from __future__ import annotations
 
-from .api import (
-    ObjectRef,
-    available_resources,
-    cancel,
-    cluster_resources,
-    get,
-    init,
-    is_initialized,
-    nodes,
-    put,
-    remote,
-    shutdown,
-    wait,
-)
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .actors import kill
+    from .api import available_resources, cancel, cluster_resources, get, init, is_initialized, nodes, put, remote
+    from .api import shutdown, wait
+    from .refs import ObjectRef
 
 __all__ = [
     "ObjectRef",
+    "__version__",
     "available_resources",
     "cancel",
     "cluster_resources",
     "get",
     "init",
     "is_initialized",
+    "kill",
     "nodes",
     "put",
     "remote",
     "shutdown",
     "wait",
 ]
+
+_HOMES = {"ObjectRef": "refs", "kill": "actors"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'outboard' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"outboard.{_HOMES.get(name, 'api')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -105,6 +105,7 @@ class Client:
         self._unsent = 0
         self._builder = SubmitBuilder()
         self._told_blocked = False
+        self._heirs: int | None = None  # writing end of a pipe, while we fork
         self._lines: deque[Any] = deque()
         self._handlers: dict[int, Callable[[bytes, tuple[int, ...]], None]] = {
             Frame.FINISHED: self._on_finished, Frame.LOST: self._on_lost, Frame.RETURNED: self._on_returned,
@@ -703,6 +704,35 @@ class Client:
         if fd < 0:
             raise errors.ObjectLostError("the segment that held the object has gone with its node's store")
         return LeasedSegment(segment, fd, reply.nbytes)
+
+    # -- forks, see forks.py -------------------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """Take the lock; have the node pin what views of ours the child will see, until its last descendant ends."""
+        self.lock.acquire()
+        self._drop_ended()
+        live = self.values.live()
+        if live and self.closed_mark is None:
+            reader, self._heirs = os.pipe()
+            self.announce(self.values.take_unannounced(tuple(live)))
+            pins = [(ObjectId(d.owner, d.seq), d.version) for d in live]
+            self.link.send(Frame.FORKED, refs_body(pins), 0, (reader,))
+            os.close(reader)
+
+    def after_fork_in_parent(self) -> None:
+        """Close our end of the heirs' pipe: it ends when theirs do."""
+        if self._heirs is not None:
+            os.close(self._heirs)
+            self._heirs = None
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Close what is the parent's and forget it; the heirs' pipe stays open for as long as this process lives."""
+        self.closed_mark = NodeLostMark("this connection belongs to the process from which this one was forked")
+        self.lock = threading.RLock()
+        self._turn = threading.Condition(threading.RLock())
+        self.background.abandon()
+        self.link.close()
 
     # -- end -----------------------------------------------------------------------------------------------------------
 

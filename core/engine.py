@@ -301,7 +301,7 @@ def start(settings: Settings) -> Engine:
         from .inline import InlineEngine
 
         return InlineEngine()
-    from .native import connect
+    from . import embedded
 
-    engine: Engine = connect(settings)
+    engine: Engine = embedded.start(settings)
     return engine

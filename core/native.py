@@ -18,7 +18,7 @@ from .client import Client
 from .engine import Binding, Completion
 from .failures import as_exception
 from .ids import RESOURCE_UNIT, ObjectId
-from .options import Settings, TaskOptions
+from .options import TaskOptions
 from .refs import ObjectRef
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
@@ -685,10 +685,3 @@ def _short(value: Any) -> str:
     except Exception:
         text = object.__repr__(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def connect(settings: Settings) -> NativeEngine:
-    """Start or join a cluster as the settings say, and return an engine on it."""
-    from .embedded import start
-
-    return start(settings)

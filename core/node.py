@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import socket
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import __version__
 from .ids import RESOURCE_UNIT, ObjectId, Span
 from .nodestore import NodeStore
 from .process.limits import cpu_count, gpu_count, memory_limit_nbytes, raise_descriptor_limit
@@ -24,9 +22,8 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import commands
 from .scheduler.dispatch import Dispatch
 from .scheduler.intervals import Interval
+from .version import PROTOCOL, __version__
 from .workforce import Workforce
-
-PROTOCOL = 1
 
 #: Credit that every new kind of task starts with, so that first tasks need not ask.
 INITIAL_CREDIT = 64
@@ -57,7 +54,7 @@ class Node:
     def __init__(self, loop: asyncio.AbstractEventLoop, boot: Any, settings: dict[str, Any]) -> None:
         self.loop = loop
         self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
-        self.host = platform.node()
+        self.host = socket.gethostname()
         self.folder = boot.folder
         self.peers: dict[int, Peer] = {}
         self.founder: int | None = None

@@ -284,6 +284,11 @@ class Values:
                 live.opens += 1
         return opened
 
+    def live(self) -> list[pb.Descriptor]:
+        """Descriptors of the extents that views of this process show now."""
+        with self._space:
+            return [live.descriptor for live in self._live.values()]
+
     def collect(self) -> list[Ended]:
         """Return what ended since the last call: the references and pins of views that nobody holds any more."""
         if not self.reader.ended:

@@ -1,0 +1,64 @@
+"""How a client introduces itself to its node, and the engine that comes of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from . import errors, forks
+from .client import Client, new_incarnation, python_version
+from .logs import Printer
+from .native import NativeEngine
+from .rpc.codec import Frame
+from .rpc.local import BlockingLink
+from .rpc.protos import outboard_pb2 as pb
+from .version import PROTOCOL, __version__
+
+#: Modules that workers may import ahead when the client has imported them.
+PRELOADABLE = ("numpy",)
+
+
+def greet(sock: socket.socket, timeout: float, on_shutdown: Callable[[], None]) -> NativeEngine:
+    """Say hello over a new connection and return an engine on it.
+
+    Raises:
+        NodeLostError: the node ended before it answered. GetTimeoutError: no answer in time.
+        VersionMismatchError: the two ends do not fit.
+    """
+    link = BlockingLink(sock)
+    incarnation = new_incarnation()
+    link.send(Frame.HELLO, _hello(incarnation).SerializeToString())
+    client = Client(link, incarnation, _await_welcome(link, timeout))
+    client.on_lines = Printer().print
+    engine = NativeEngine(client, on_shutdown)
+    forks.watch(engine)
+    client.background.start()
+    return engine
+
+
+def _await_welcome(link: BlockingLink, timeout: float) -> pb.Welcome:
+    deadline = time.monotonic() + timeout
+    while True:
+        if not link.receive(max(0.0, deadline - time.monotonic())):
+            raise errors.GetTimeoutError(f"the node did not answer within {timeout:g} s")
+        for frame_type, body, _, _ in link.frames():
+            if frame_type == Frame.REFUSAL:
+                raise errors.VersionMismatchError(pb.Refusal.FromString(body).reason)
+            if frame_type == Frame.WELCOME:
+                return pb.Welcome.FromString(body)
+        if link.closed:
+            raise errors.NodeLostError("the node ended before it answered; see its message on stderr")
+
+
+def _hello(incarnation: int) -> pb.Hello:
+    from multiprocessing.process import current_process  # its key lets Manager proxies work in tasks
+
+    main = sys.modules.get("__main__")
+    return pb.Hello(protocol=PROTOCOL, release=__version__, python=python_version(), pid=os.getpid(),
+                    incarnation=incarnation, role=pb.Hello.CLIENT, sys_path=[p or os.getcwd() for p in sys.path],
+                    cwd=os.getcwd(), main_path=getattr(main, "__file__", None) or "",
+                    authkey=bytes(current_process().authkey),
+                    preload=[name for name in PRELOADABLE if name in sys.modules])  # fmt: skip
