@@ -97,10 +97,10 @@ class Client:
         self.array_items: dict[int, Any] = {}  # stream → items, by reference
         self._replies: dict[int, Any] = {}
         self._rpc = threading.RLock()
-        self._turn = threading.Condition(threading.RLock())
+        self._turn = threading.RLock()
         self._reading = False
         self._reader: int | None = None
-        self._waiting = 0
+        self._waiters: deque[Any] = deque()  # locks of threads that wait for word from the one that reads
         self._busy = False
         self._unsent = 0
         self._builder = SubmitBuilder()
@@ -149,21 +149,30 @@ class Client:
 
     def unpin(self, pins: list[tuple[ObjectId, int]]) -> None:
         """Give pins back to the node."""
-        self.link.send(Frame.UNPIN, refs_body(pins))
+        self.send(Frame.UNPIN, refs_body(pins))
 
     # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(self, frame_type: int, body: bytes, destination: int = 0, fds: tuple[int, ...] = ()) -> None:
+        """Send one frame; to a node that has gone nothing is sent: whoever reads the link learns of its end. Under the lock."""
+        try:
+            self.link.send(frame_type, body, destination, fds)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
 
     def submit(self, kind: machine.Kind, encoded: Encoded, inputs: tuple[ObjectId, ...]) -> int:
         """Hand one encoded call to the machine; returns the seq of its first result."""
         items: list[machine.SendItems] = []
         with shield:
             with self.lock:
-                self.check_open()
                 owner = self.owner
+                self._begin_event()
+                self.check_open()
                 if inputs or encoded.objects or encoded.refs:
                     index = self._submit_large(kind, encoded, inputs)
                 else:
                     index = owner.submit(kind, encoded.body)
+                self._busy = False
                 self._unsent += 1
                 if owner.unanswered == 1 or self._unsent >= SUBMIT_BATCH:
                     items = self._pump()
@@ -196,6 +205,18 @@ class Client:
 
     def _pump(self) -> list[machine.SendItems]:
         """Drive the machine until it has nothing more to say; what needs pickling is returned. Under the lock."""
+        self._begin_event()
+        deferred = self._drive()
+        self._busy = False
+        return deferred
+
+    def _begin_event(self) -> None:
+        """Note that the machine is about to change; give up one that was left in the middle of a change."""
+        if self._busy and self.closed_mark is None:
+            self._close(NodeLostMark("an exception of a signal handler interrupted Outboard in the middle of an event"))
+        self._busy = True
+
+    def _drive(self) -> list[machine.SendItems]:
         self._drop_ended()
         while self.requests:
             self.requests.popleft()()
@@ -218,7 +239,7 @@ class Client:
             kinds = [self.owner.kinds[k] for k, of in self.kind_binding.items() if of == binding]
             if not any(kind.waiting() or self._encoding[kind.id] for kind in kinds) and self.closed_mark is None:
                 del self.leaving[binding]
-                self.link.send(Frame.UNBIND, pb.Unbind(id=binding).SerializeToString())
+                self.send(Frame.UNBIND, pb.Unbind(id=binding).SerializeToString())
 
     def _execute(self, commands: list[Any], deferred: list[machine.SendItems]) -> None:
         sends = []
@@ -244,7 +265,7 @@ class Client:
         if sends:
             self._send_tasks(sends)
         if freed:
-            self.link.send(Frame.FREE, refs_body(freed))
+            self.send(Frame.FREE, refs_body(freed))
 
     def _execute_rare(self, command: Any) -> None:
         if self.closed_mark is not None:
@@ -252,27 +273,27 @@ class Client:
         match command:
             case machine.Want(kind, waiting):
                 self.introduce(kind)
-                self.link.send(Frame.WANT, pb.Want(kind=kind.id, waiting=waiting).SerializeToString())
+                self.send(Frame.WANT, pb.Want(kind=kind.id, waiting=waiting).SerializeToString())
             case machine.SendCancel(spans, force, kill_after):
                 body = pb.Cancel(spans=write_spans(spans), force=force, kill=kill_after is not None,
                                  kill_after=kill_after or 0.0)  # fmt: skip
-                self.link.send(Frame.CANCEL, body.SerializeToString())
+                self.send(Frame.CANCEL, body.SerializeToString())
             case machine.Ask(oid):
                 ask = pb.Ask(ref=_ref(oid), asker=self.incarnation)
-                self.link.send(Frame.ASK, ask.SerializeToString(), oid.owner)
+                self.send(Frame.ASK, ask.SerializeToString(), oid.owner)
             case machine.Answer(oid, value, asker):
                 self._answer(oid, value, asker)
             case references.Borrow(oid):
                 borrow = pb.Borrow(ref=_ref(oid), borrower=self.incarnation)
-                self.link.send(Frame.BORROW, borrow.SerializeToString(), oid.owner)
+                self.send(Frame.BORROW, borrow.SerializeToString(), oid.owner)
             case references.Release(oid, version):
                 release = pb.Borrow(ref=_ref(oid), borrower=self.incarnation)
-                self.link.send(Frame.RELEASE, release.SerializeToString(), oid.owner)
+                self.send(Frame.RELEASE, release.SerializeToString(), oid.owner)
                 if version is not None:
                     self.unpin([(oid, version)])
             case references.ReleaseTo(oid, owner):
                 release = pb.Borrow(ref=_ref(oid), borrower=self.incarnation)
-                self.link.send(Frame.RELEASE, release.SerializeToString(), owner)
+                self.send(Frame.RELEASE, release.SerializeToString(), owner)
             case _:
                 raise errors.InternalError(f"unknown command {command!r}")
 
@@ -282,25 +303,25 @@ class Client:
             outcome = pb.Outcome.FromString(body)
             if outcome.value.HasField("stored"):
                 self.announce(self.values.take_unannounced((outcome.value.stored,)))
-        self.link.send(Frame.ANSWER, pb.Answer(ref=_ref(oid), value=body).SerializeToString(), asker)
+        self.send(Frame.ANSWER, pb.Answer(ref=_ref(oid), value=body).SerializeToString(), asker)
 
     def announce(self, descriptors: list[pb.Descriptor]) -> None:
         """Tell the node of stored objects ahead of the message that needs them."""
         if descriptors:
-            self.link.send(Frame.ANNOUNCE, pb.Announce(announced=descriptors).SerializeToString())
+            self.send(Frame.ANNOUNCE, pb.Announce(announced=descriptors).SerializeToString())
 
     def introduce(self, kind: machine.Kind) -> None:
         """Send a kind's description ahead of its first use. Under the lock."""
         spec = self.kinds.pop(kind.id, None)
         if spec is not None:
-            self.link.send(Frame.KIND, spec.SerializeToString())
+            self.send(Frame.KIND, spec.SerializeToString())
 
     def _send_tasks(self, sends: list[machine.Send]) -> None:
         for send in sends:
             self.introduce(send.kind)
         if len(sends) == 1 and len(sends[0].tasks) == 1 and type(sends[0].tasks[0].call) is bytes:
             kind, first, attempt, tasks = sends[0]
-            self.link.send(Frame.SUBMIT, self._builder.lone(kind, first, attempt, tasks[0].call))
+            self.send(Frame.SUBMIT, self._builder.lone(kind, first, attempt, tasks[0].call))
             return
         submit = pb.Submit()
         for kind, first, attempt, tasks in sends:
@@ -316,7 +337,7 @@ class Client:
                     call = call.body
                 calls.append(call)
             add_interval(submit, kind, PLAIN_STREAM, first, attempt, calls, holds)
-        self.link.send(Frame.SUBMIT, submit.SerializeToString())
+        self.send(Frame.SUBMIT, submit.SerializeToString())
 
     def _input_value(self, oid: ObjectId) -> Any:
         entry = self.owner.refs.find(oid)
@@ -339,6 +360,8 @@ class Client:
     def wait(self, ready: Callable[[], bool], deadline: float | None = None) -> bool:
         """Wait until `ready()`; False when the deadline (monotonic seconds) passed first. Ctrl-C ends it at once."""
         with shield:
+            if self._reading and self._reader == threading.get_ident() and shield.is_outermost:
+                self._leave_turn()  # a handler of the program raised before we could do so
             if not ready():
                 self._pump_and_send()
             while not ready():
@@ -359,64 +382,69 @@ class Client:
         nested = self._reading and self._reader == me
         if not nested:
             with self._turn:
-                if self._reading:
-                    return self._wait_for_reader(ready, deadline)
-                self._reading, self._reader = True, me
+                is_taken = self._reading
+                if is_taken:
+                    news = threading.Lock()
+                    news.acquire()
+                    self._waiters.append(news)
+                else:
+                    self._reading, self._reader = True, me
+            if is_taken:
+                return self._wait_for_reader(news, ready, deadline)
             self.background.disarm()
         try:
             return self._read_until(ready, deadline)
         finally:
             if not nested:
-                with self._turn:
-                    self._reading, self._reader = False, None
-                    if self._waiting:
-                        self._turn.notify_all()
+                self._leave_turn()
                 self.background.rearm()
 
-    def _wait_for_reader(self, ready: Callable[[], bool], deadline: float | None) -> bool:
-        self._waiting += 1
-        try:
-            if ready():
-                return True
-            timeout = None if deadline is None else deadline - time.monotonic()
-            if timeout is not None and timeout <= 0:
-                return False
-            depth = shield.open()
+    def _leave_turn(self) -> None:
+        with self._turn:
+            self._reading, self._reader = False, None
+        self._tell_waiters()
+
+    def _tell_waiters(self) -> None:
+        waiters = self._waiters
+        while waiters:
             try:
-                self._turn.wait(timeout)
-            finally:
-                shield.close(depth)
+                waiters.popleft().release()
+            except IndexError:
+                break  # another thread told the last one
+
+    def _wait_for_reader(self, news: Any, ready: Callable[[], bool], deadline: float | None) -> bool:
+        if ready():
             return True
-        finally:
-            self._waiting -= 1
+        timeout = -1.0 if deadline is None else deadline - time.monotonic()
+        if deadline is not None and timeout <= 0:
+            return False
+        shield.open(news.acquire, True, timeout)
+        return True
 
     def _read_until(self, ready: Callable[[], bool], deadline: float | None) -> bool:
         blocks = self.in_task()
         receive = self.link.receive
-        while not ready():
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if blocks and not self._told_blocked and (timeout is None or timeout > BLOCKED_AFTER):
-                got = receive(BLOCKED_AFTER)
-                if not got:
-                    self._block()
-                    continue
-            else:
-                depth = shield.open()
-                try:
-                    got = receive(timeout)
-                finally:
-                    shield.close(depth)
-            if not self._handle_input() or (not got and deadline is not None and time.monotonic() >= deadline):
-                self._unblock()
-                return False
-        self._unblock()
-        return True
+        try:
+            while not ready():
+                timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if blocks and not self._told_blocked and (timeout is None or timeout > BLOCKED_AFTER):
+                    got = receive(BLOCKED_AFTER)
+                    if not got:
+                        self._block()
+                        continue
+                else:
+                    got = shield.open(receive, timeout)
+                if not self._handle_input() or (not got and deadline is not None and time.monotonic() >= deadline):
+                    return False
+            return True
+        finally:
+            self._unblock()
 
     def _block(self) -> None:
         self._told_blocked = True
         self._pump_and_send()
         with self.lock:
-            self.link.send(Frame.BLOCKED, b"")
+            self.send(Frame.BLOCKED, b"")
 
     def _unblock(self) -> None:
         """Take the CPUs back before the task goes on."""
@@ -424,7 +452,7 @@ class Client:
             return
         self._replies.pop(Frame.RESUME, None)
         with self.lock:
-            self.link.send(Frame.UNBLOCK, b"")
+            self.send(Frame.UNBLOCK, b"")
         while Frame.RESUME not in self._replies and self.closed_mark is None:
             self.link.receive(None)
             self._handle_input()
@@ -440,10 +468,7 @@ class Client:
             self.link.receive(0)
             return self._handle_input()
         finally:
-            with self._turn:
-                self._reading, self._reader = False, None
-                if self._waiting:
-                    self._turn.notify_all()
+            self._leave_turn()
 
     def poll(self) -> None:
         """Handle what has come without waiting for more, unless another thread is doing it."""
@@ -453,19 +478,15 @@ class Client:
     def _handle_input(self) -> bool:
         """Give every complete frame to the machine; False when the link has ended."""
         with self.lock:
-            if self._busy:
-                self._close(NodeLostMark("an exception of a signal handler interrupted Outboard in the middle of an event"))
-                return False
-            self._busy = True
-            for frame_type, body, _, fds in self.link.frames():
+            self._begin_event()
+            for frame_type, body, _, fds in self.link.frames() if self.closed_mark is None else ():
                 self._handlers[frame_type](body, fds)
-            items = self._pump() if self.closed_mark is None else []
             self._busy = False
+            items = self._pump() if self.closed_mark is None else []
             if self.link.closed and self.closed_mark is None:
                 self._close(NodeLostMark("the node ended; everything that was pending there is lost"))
-        if self._waiting:
-            with self._turn:
-                self._turn.notify_all()
+        if self._waiters:
+            self._tell_waiters()
         if items:
             self._send_items(items)
         if self._lines:
@@ -475,6 +496,11 @@ class Client:
     def _print_lines(self) -> None:
         while self._lines:
             self.on_lines(self._lines.popleft())
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether tasks were submitted that no message has carried yet."""
+        return self._unsent > 0
 
     def check_open(self) -> None:
         """Raise what every call on a connection that has ended raises."""
@@ -494,8 +520,7 @@ class Client:
         self._execute(self.owner.take_commands(), [])
         for stream in list(self.owner.arrays):
             self.on_items(stream)
-        with self._turn:
-            self._turn.notify_all()
+        self._tell_waiters()
         self.on_closed()
 
     # -- frames --------------------------------------------------------------------------------------------------------
@@ -674,7 +699,7 @@ class Client:
             self._replies.pop(reply, None)
             with shield, self.lock:
                 self.check_open()
-                self.link.send(request, body)
+                self.send(request, body)
             deadline = None if timeout is None else time.monotonic() + timeout
             if not self.wait(lambda: reply in self._replies, deadline):
                 raise errors.GetTimeoutError(f"the node did not answer within {timeout} s")
@@ -716,7 +741,7 @@ class Client:
             reader, self._heirs = os.pipe()
             self.announce(self.values.take_unannounced(tuple(live)))
             pins = [(ObjectId(d.owner, d.seq), d.version) for d in live]
-            self.link.send(Frame.FORKED, refs_body(pins), 0, (reader,))
+            self.send(Frame.FORKED, refs_body(pins), 0, (reader,))
             os.close(reader)
 
     def after_fork_in_parent(self) -> None:
@@ -730,7 +755,7 @@ class Client:
         """Close what is the parent's and forget it; the heirs' pipe stays open for as long as this process lives."""
         self.closed_mark = NodeLostMark("this connection belongs to the process from which this one was forked")
         self.lock = threading.RLock()
-        self._turn = threading.Condition(threading.RLock())
+        self._turn = threading.RLock()
         self.background.abandon()
         self.link.close()
 
@@ -833,7 +858,7 @@ class ItemSender:
             self.encoded = {}
             client.introduce(self.array.kind)
             add_interval(submit, self.array.kind, self.array.stream, start, self.attempt, calls, holds)
-            client.link.send(Frame.SUBMIT, submit.SerializeToString())
+            client.send(Frame.SUBMIT, submit.SerializeToString())
 
 
 def _ref(oid: ObjectId) -> pb.Ref:

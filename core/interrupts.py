@@ -1,29 +1,42 @@
-"""Ctrl-C that never tears a state machine apart.
+"""Interrupts that never tear a state machine apart: Ctrl-C in a client, a cancelled task in a worker.
 
-A Python signal handler runs between any two bytecodes of the main thread, so a KeyboardInterrupt could be raised while
-the client's machine is half-way through an event. Code that must run whole does so inside `shield`; an interrupt that
-arrives meanwhile is raised when the outermost shield ends. Where the client waits it opens the shield, so Ctrl-C is
-answered at once. Handlers that the program installs itself are left alone; `Client` notices when one of those raised in
-the middle of an event, and gives the cluster up rather than trust a torn state.
+A Python signal handler runs between any two bytecodes of the main thread, so what it raises could hit the client's
+machine half-way through an event. Code that must run whole does so inside ``with shield``; an interrupt that arrives
+meanwhile is raised when the outermost shield ends. What may take long (waiting, the user's own pickling) is called
+through `Shield.open`, where interrupts are raised at once. Whether one may be raised, the handler reads off the stack:
+only a call that is going on lets it through, so what cleans up after an interrupt is never hit by the next.
+
+Handlers that the program installs itself are left alone; `Client` notices when one of those raised in the middle of an
+event, and gives the cluster up rather than trust a torn state.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 _MAIN = threading.main_thread().ident
+
+
+def _call(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    return call(*args)
+
+
+_OPEN = _call.__code__
 
 
 class Shield:
     """Reentrant; only the main thread is affected, since only it runs signal handlers."""
 
-    __slots__ = ("_depth", "_installed", "_pending")
+    __slots__ = ("_depth", "_installed", "_opened_at", "_pending")
 
     def __init__(self) -> None:
         self._depth = 0
-        self._pending = False
+        self._opened_at = 0  # depth at which the innermost `open` was called
+        self._pending: type[BaseException] | None = None
         self._installed = False
 
     def install(self) -> None:
@@ -40,37 +53,58 @@ class Shield:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self._depth > 0:
-            self._pending = True
+        self.interrupt(frame, KeyboardInterrupt)
+
+    def interrupt(self, frame: FrameType | None, error: type[BaseException]) -> None:
+        """Raise ``error`` now or at the end of the outermost shield; for handlers, with the frame they were given."""
+        if self._depth > 0 and not self._may_raise(frame):
+            self._pending = error
         else:
-            raise KeyboardInterrupt
+            raise error
+
+    def _may_raise(self, frame: FrameType | None) -> bool:
+        is_ours = False
+        while frame is not None:
+            if frame.f_code is _OPEN:
+                return self._depth == self._opened_at
+            is_ours = is_ours or frame.f_globals.get("__package__") == __package__
+            frame = frame.f_back
+        if not is_ours:  # an exception of the program's own handler kept a shield from ending
+            self._depth = self._opened_at = 0
+        return not is_ours
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether this is the main thread, within one shield only."""
+        return self._depth == 1 and threading.get_ident() == _MAIN
 
     def __enter__(self) -> None:
         if threading.get_ident() == _MAIN:
             self._depth += 1
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if threading.get_ident() == _MAIN:
             self._depth -= 1
-            if self._pending and self._depth == 0:
-                self._pending = False
-                raise KeyboardInterrupt
+            if self._depth == 0:
+                self._opened_at = 0
+                self._raise_pending(kind)
 
-    def open(self) -> int:
-        """Let interrupts through for a wait; returns what `close` needs."""
+    def _raise_pending(self, current: type[BaseException] | None = None) -> None:
+        error, self._pending = self._pending, None
+        if error is not None and error is not current:
+            raise error
+
+    def open(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Call something that may take long; interrupts are raised at once meanwhile."""
         if threading.get_ident() != _MAIN:
-            return 0
-        depth, self._depth = self._depth, 0
-        if self._pending:
-            self._pending = False
-            self._depth = depth
-            raise KeyboardInterrupt
-        return depth
-
-    def close(self, depth: int) -> None:
-        """End what `open` began."""
-        if threading.get_ident() == _MAIN:
-            self._depth = depth
+            return call(*args)
+        outer = self._opened_at
+        try:
+            self._opened_at = self._depth
+            self._raise_pending()
+            return _call(call, args)
+        finally:
+            self._opened_at = outer
 
 
 shield = Shield()

@@ -373,7 +373,7 @@ class NativeEngine:
                 client.owner.refs.hold(oid)
             body = pb.Binding(id=binding.id, processes=processes, initializer=encoded.body, max_tasks=max_tasks or 0,
                               label=label, ordered=ordered, eager=True)  # fmt: skip
-            client.link.send(Frame.BIND, body.SerializeToString())
+            client.send(Frame.BIND, body.SerializeToString())
             self._bindings[binding.id] = binding
         return binding
 
@@ -393,7 +393,7 @@ class NativeEngine:
             client.leaving[binding.id] = None
             return
         client.leaving.pop(binding.id, None)
-        client.link.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=True).SerializeToString())
+        client.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=True).SerializeToString())
         client.fail_binding(binding.id, BindingMark(binding.label, b"", None))
         for record in list(client.owner.arrays.values()):
             if client.kind_binding.get(record.kind.id) == binding.id:

@@ -74,6 +74,7 @@ class Node:
         self.store = NodeStore(self, budget)
         self.workforce = Workforce(self, boot)
         self.ending = False
+        self._is_lone = False
         self._listener: socket.socket | None = None
         self._dirty: set[LoopLink] = set()
         self._handlers: dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]] = {
@@ -158,6 +159,7 @@ class Node:
     def on_frames(self, peer: Peer, frames: list[Any]) -> None:
         """Handle frames that came together, then do what the machines command."""
         handlers = self._handlers
+        self._is_lone = len(frames) == 1
         for frame_type, body, destination, fds in frames:
             handlers[frame_type](peer, body, destination, fds)
         self.settle()
@@ -201,10 +203,12 @@ class Node:
         submit = pb.Submit.FromString(body)
         if submit.announced:
             self.store.announce(peer, submit.announced)
-        owner, now = peer.incarnation, self.now()
-        for i in submit.intervals:
+        owner, now, intervals = peer.incarnation, self.loop.time(), submit.intervals
+        for i in intervals:
             holds = {hold.position: tuple(hold.objects) for hold in i.holds} if i.holds else None
             interval = Interval(owner, i.stream, i.first, i.attempt, i.stride, i.kind, list(i.calls), holds, i.array)
+            if len(intervals) == 1 and not holds:
+                self.workforce.last_submit = (interval, body)
             self.dispatch.on_submitted(owner, interval, now)
 
     def _on_kind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -259,6 +263,13 @@ class Node:
     # -- frames of workers -----------------------------------------------------------------------------------------------
 
     def _on_finished(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        owner = self.peers.get(destination)
+        if owner is not None:
+            owner.link.send(Frame.FINISHED, body, destination)
+            if self._is_lone:
+                owner.link.flush()  # the owner reads it while the books are done; nothing of its own comes before that
+            else:
+                self._dirty.add(owner.link)
         finished = pb.Finished.FromString(body)
         if finished.announced:
             self.store.announce(peer, finished.announced)
@@ -271,7 +282,7 @@ class Node:
                 seconds += d.seconds
             self.workforce.packet_reported(peer.worker, finished)
             self.dispatch.on_finished(peer.worker, finished.packet, done, seconds, finished.packet_done, self.now())
-        if not self.send(destination, Frame.FINISHED, body):
+        if owner is None:
             self.store.free_orphans(finished)
 
     def _on_blocked(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:

@@ -8,6 +8,7 @@ lasted `PART_SECONDS`, so that a slow item does not hold back what was done befo
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import time
@@ -30,6 +31,9 @@ from .scheduler.owner import is_failure
 from .store import serialize
 from .store.main_module import adopt_main
 from .values import INLINE_MAX, Input
+
+loads = pickle.loads
+dumps_small = serialize.dumps_small
 
 #: Bytes of one packet at most; the claim socket's buffer is larger.
 PACKET_MAX = 1 << 20
@@ -65,8 +69,8 @@ class Worker:
         self.kinds: dict[tuple[int, int], RunningKind] = {}
         self.in_user_code = False
         self.client: Client
-        self._lone = pb.Finished(packet_done=True)
-        self._lone.done.add()
+        self.lone = pb.Finished(packet_done=True)
+        self.lone.done.add()
 
     def run(self) -> None:
         """Set up, run the initialiser, then serve packets until the claim socket ends."""
@@ -145,10 +149,9 @@ class Worker:
 
     # -- kinds ---------------------------------------------------------------------------------------------------------
 
-    def _kind(self, owner: int, kind_id: int) -> RunningKind:
-        kind = self.kinds.get((owner, kind_id))
-        if kind is None:
-            kind = self.kinds[owner, kind_id] = self._fetch_kind(owner, kind_id)
+    def fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
+        """Ask the node for a kind that this worker meets for the first time."""
+        kind = self.kinds[owner, kind_id] = self._fetch_kind(owner, kind_id)
         return kind
 
     def _fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
@@ -168,31 +171,30 @@ class Worker:
 
     def _serve(self, packet: bytes) -> None:
         submit = pb.Submit.FromString(packet)
-        number = submit.packet
+        number, owner = submit.packet, submit.owner
         intervals = submit.intervals
         last = len(intervals) - 1
         for position, interval in enumerate(intervals):
-            PacketPart(self, interval, number, is_last=position == last).run()
-        self.slot.clear()
+            PacketPart(self, interval, owner, number, is_last=position == last).run()
         client = self.client
         if client.values.reader.ended or client.owner.commands or client.dropped:
             client.flush()
 
-    def call(self, kind: RunningKind, interval: pb.Interval, index: int, call: bytes) -> tuple[bool, Any]:
+    def call(self, kind: RunningKind, part: PacketPart, index: int, call: bytes) -> tuple[bool, Any]:
         """Run one task; returns (ok, its value or the value bytes of its error)."""
         cause = pb.Error.ARGUMENT_UNPICKLABLE
         try:
             if call[0] == 0x80:
-                arguments = serialize.loads(call)
+                arguments = loads(call)
             else:
-                arguments = self._decode_call(interval, call, kind.writable)
+                arguments = self._decode_call(call, kind.writable)
             cause = pb.Error.RAISED
             if kind.failure:
                 return False, kind.failure
             function = kind.function
-            self.slot.set_running(interval.owner, interval.stream, index)
+            self.slot.set_running(part.owner, part.stream, index)
             self.in_user_code = True
-            if interval.array:
+            if part.array:
                 value = function(arguments)
             else:
                 args, kwargs = arguments
@@ -207,7 +209,7 @@ class Worker:
                 error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
             return False, encode_error(error, cause)
 
-    def _decode_call(self, interval: pb.Interval, call: bytes, writable: bool) -> Any:
+    def _decode_call(self, call: bytes, writable: bool) -> Any:
         values = self.client.values
         arguments, inputs = values.decode_call(call, writable=writable)
         if not inputs:
@@ -276,34 +278,37 @@ class Worker:
 class PacketPart:
     """Runs the items of one interval and sends their results, whole or in parts."""
 
-    __slots__ = ("announced", "attempt", "contained", "first", "interval", "is_last", "kind", "mixed", "number",
-                 "sent_at", "values", "worker")  # fmt: skip
+    __slots__ = ("announced", "array", "attempt", "calls", "contained", "first", "is_last", "kind", "mixed", "number",
+                 "owner", "sent_at", "stream", "stride", "values", "worker")  # fmt: skip
 
-    def __init__(self, worker: Worker, interval: pb.Interval, number: int, *, is_last: bool) -> None:
+    def __init__(self, worker: Worker, interval: pb.Interval, owner: int, number: int, *, is_last: bool) -> None:
         self.worker = worker
-        self.interval = interval
+        self.owner = owner
         self.number = number
         self.is_last = is_last
-        self.attempt = interval.attempt
+        self.kind = worker.kinds.get((owner, interval.kind)) or worker.fetch_kind(owner, interval.kind)
+        self.stream = interval.stream
         self.first = interval.first
+        self.stride = interval.stride
+        self.attempt = interval.attempt
+        self.array = interval.array
+        self.calls = list(interval.calls)
         self.values: list[bytes] = []
         self.announced: list[pb.Descriptor] = []
         self.contained: list[ObjectId] = []
         self.mixed = False
-        self.sent_at = time.perf_counter()
+        self.sent_at = 0.0
 
     def run(self) -> None:
         """Run every item."""
-        worker, interval = self.worker, self.interval
-        kind = worker._kind(interval.owner, interval.kind)
-        index, stride = self.first, interval.stride
+        worker, kind = self.worker, self.kind
+        index, stride = self.first, self.stride
         values, call_task, now = self.values, worker.call, time.perf_counter
-        dumps_small = serialize.dumps_small
-        calls = list(interval.calls)
-        remaining = len(calls)
-        plain = kind.num_returns == 1 or interval.array
-        for call in calls:
-            ok, value = call_task(kind, interval, index, call)
+        plain = kind.num_returns == 1 or self.array
+        remaining = len(self.calls)
+        self.sent_at = now()
+        for call in self.calls:
+            ok, value = call_task(kind, self, index, call)
             if ok and plain:
                 body = dumps_small(value)
                 if body is not None and len(body) <= INLINE_MAX:
@@ -315,7 +320,7 @@ class PacketPart:
             else:
                 self.mixed = True
                 values += [value] * stride
-            del value
+            value = None
             index += stride
             remaining -= 1
             if remaining and now() - self.sent_at > PART_SECONDS:
@@ -340,11 +345,8 @@ class PacketPart:
             self._encode(part, index + position)
 
     def _encode(self, value: Any, index: int) -> None:
-        interval, client = self.interval, self.worker.client
-        if interval.array:
-            oid = item_object(interval.owner, interval.stream, index)
-        else:
-            oid = ObjectId(interval.owner, index)
+        client = self.worker.client
+        oid = item_object(self.owner, self.stream, index) if self.array else ObjectId(self.owner, index)
         try:
             encoded = client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True)
         except BaseException as error:
@@ -362,32 +364,36 @@ class PacketPart:
         self.contained += encoded.refs
 
     def _send(self, *, is_done: bool) -> None:
-        worker, interval = self.worker, self.interval
-        if not self.values and not is_done:
-            return
+        worker = self.worker
         client = worker.client
-        if client.owner.commands or client.dropped or client.values.reader.ended or client._unsent:
+        if is_done:
+            worker.slot.clear()
+        elif not self.values:
+            return
+        if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
             client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
         now = time.perf_counter()
-        finished = worker._lone
+        finished = worker.lone
         if not is_done or self.announced or self.contained:
             finished = pb.Finished(packet_done=is_done)
             finished.done.add()
             finished.announced.extend(self.announced)
             if self.contained:
                 with client.lock:
-                    finished.adopted.extend(worker.adoptions(self.contained, interval.owner))
+                    finished.adopted.extend(worker.adoptions(self.contained, self.owner))
         finished.packet = self.number
         done = finished.done[0]
-        done.stream, done.first, done.attempt, done.stride = interval.stream, self.first, self.attempt, interval.stride
+        done.stream, done.first, done.attempt, done.stride = self.stream, self.first, self.attempt, self.stride
         del done.values[:]
         done.values.extend(self.values)
         done.seconds, done.mixed = now - self.sent_at, self.mixed
         with client.lock:
-            worker.link.send(Frame.FINISHED, finished.SerializeToString(), interval.owner)
-        client.dropped.extend(self.contained)
-        self.first += len(self.values)
-        self.values, self.announced, self.contained, self.mixed, self.sent_at = [], [], [], False, now
+            worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
+        if self.contained:
+            client.dropped.extend(self.contained)
+        if not is_done:
+            self.first += len(self.values)
+            self.values, self.announced, self.contained, self.mixed, self.sent_at = [], [], [], False, now
 
 
 def _short(value: Any) -> str:

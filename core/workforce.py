@@ -60,8 +60,8 @@ class Workforce:
         self.folder = boot.folder
         self.template_pid = boot.template_pid
         self.template = self._handle(boot.template_control)
-        self._lone = pb.Submit()
-        self._lone.intervals.add()
+        self.last_submit: tuple[Interval | None, bytes] = (None, b"")  # an interval that filled a message, and that
+        self._stamp = pb.Submit()
         self._actions: dict[type, Callable[[Any], None]] = {
             commands.SendPacket: self._send_packet, commands.Grant: self._grant, commands.StartWorker: self._start,
             commands.StopWorker: self._stop, commands.KillWorker: lambda c: self.kill(c.worker),
@@ -200,22 +200,28 @@ class Workforce:
     def _send_packet(self, command: commands.SendPacket) -> None:
         hand = self.hands[command.worker]
         intervals = command.intervals
-        if len(intervals) == 1 and not intervals[0].holds:
-            submit = self._lone
-            _fill(submit.intervals[0], intervals[0])
+        stamp = self._stamp
+        stamp.packet, stamp.owner = command.packet, intervals[0].owner
+        if intervals[0] is self.last_submit[0] and len(intervals) == 1:
+            # The whole message goes on as it came; of fields that come twice the last one counts.
+            packet = self.last_submit[1] + stamp.SerializeToString()
         else:
-            submit = pb.Submit()
+            submit = pb.Submit(packet=command.packet, owner=intervals[0].owner)
             for interval in intervals:
-                target = submit.intervals.add()
-                _fill(target, interval)
-                for position, objects in interval.holds.items():
-                    target.holds.add(position=position, objects=objects)
-                    for d in objects:
-                        self.node.store.extents.pin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)  # type: ignore[attr-defined]
-        submit.packet = command.packet
-        packet = submit.SerializeToString()
+                self._add_interval(submit, hand, interval)
+            packet = submit.SerializeToString()
         if hand.unsent or not hand.claim.send(packet):
             hand.unsent.append((command.packet, packet))
+
+    def _add_interval(self, submit: pb.Submit, hand: Hand, interval: Interval) -> None:
+        target = submit.intervals.add(
+            kind=interval.kind, stream=interval.stream, first=interval.first, attempt=interval.attempt,
+            stride=interval.stride, array=interval.array, calls=interval.calls
+        )  # fmt: skip
+        for position, objects in interval.holds.items():
+            target.holds.add(position=position, objects=objects)
+            for d in objects:
+                self.node.store.extents.pin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)  # type: ignore[attr-defined]
 
     def packet_reported(self, worker: int, finished: pb.Finished) -> None:
         """A worker has taken packets, so its socket may have room for those that wait."""
@@ -313,19 +319,6 @@ class Workforce:
             for text in lines
         ])  # fmt: skip
         self.node.settle()
-
-
-def _fill(target: pb.Interval, interval: Interval) -> None:
-    target.owner = interval.owner
-    target.kind = interval.kind
-    target.stream = interval.stream
-    target.first = interval.first
-    target.attempt = interval.attempt
-    target.stride = interval.stride
-    target.array = interval.array
-    calls = target.calls
-    del calls[:]
-    calls.extend(interval.calls)
 
 
 def _spans(spans: Any) -> list[pb.Span]:

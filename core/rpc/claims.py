@@ -24,6 +24,9 @@ _KERNEL_SHARE = 64
 _PACKETS = socket.SOCK_DGRAM if sys.platform == "darwin" else socket.SOCK_SEQPACKET
 
 
+_DONTWAIT = int(socket.MSG_DONTWAIT)
+
+
 def claim_pair() -> tuple[socket.socket, socket.socket]:
     """Create a claim socket: the node's sending end, and the reading end that node and worker share."""
     node_send, read_end = socket.socketpair(socket.AF_UNIX, _PACKETS)
@@ -54,7 +57,7 @@ class ClaimSender:
             raise ValueError(f"a packet has 1 to {self.max_nbytes} bytes, not {len(packet)}")
         try:
             # The flag rather than a non-blocking socket: the worker shares the open file and must block on it.
-            self._send(packet, socket.MSG_DONTWAIT)
+            self._send(packet, _DONTWAIT)
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
             return False
         except OSError as error:
@@ -68,7 +71,7 @@ class ClaimSender:
         if self._buffer is None:
             self._buffer = memoryview(bytearray(self.max_nbytes))
         try:
-            nbytes = self._recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
+            nbytes = self._recv_into(self._buffer, 0, _DONTWAIT)
         except (BlockingIOError, ConnectionResetError):
             return None
         return bytes(self._buffer[:nbytes]) if nbytes else None

@@ -24,6 +24,7 @@ from .looplink import READ_NBYTES, LoopLink
 from .sockets import (
     RECEIVE_FLAGS,
     RIGHTS_NBYTES,
+    TRUNCATED,
     RawMessage,
     accept,
     check_complete,
@@ -51,11 +52,11 @@ __all__ = [
 ]
 
 # Arguments of calls made through map(), so that one call is one step of the interpreter.
-_DONTWAIT = (socket.MSG_DONTWAIT,)
+_DONTWAIT = (int(socket.MSG_DONTWAIT),)
 _SIZE = (READ_NBYTES,)
 _RIGHTS_ROOM = (RIGHTS_NBYTES,)
 _BLOCK_FLAGS = (RECEIVE_FLAGS,)
-_NOWAIT_FLAGS = (RECEIVE_FLAGS | socket.MSG_DONTWAIT,)
+_NOWAIT_FLAGS = (RECEIVE_FLAGS | int(socket.MSG_DONTWAIT),)
 _TRUE = (True,)
 _FALSE = (False,)
 
@@ -193,7 +194,7 @@ class BlockingLink:
                 self.closed = True
                 break
             fds: tuple[int, ...] = ()
-            if ancillary or flags & socket.MSG_CTRUNC:
+            if ancillary or flags & TRUNCATED:
                 check_complete(flags)
                 fds = received_fds(ancillary)
             frames, state = decode(self._state, data, fds)

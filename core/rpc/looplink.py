@@ -19,7 +19,7 @@ from .codec import (
     encode_frame,
     encode_parts,
 )
-from .sockets import RECEIVE_FLAGS, RIGHTS_NBYTES, check_complete, close_fds, duplicates, received_fds, rights
+from .sockets import RECEIVE_FLAGS, RIGHTS_NBYTES, TRUNCATED, check_complete, close_fds, duplicates, received_fds, rights
 
 if TYPE_CHECKING:
     import asyncio
@@ -205,10 +205,10 @@ class LoopLink:
             if not data:
                 return True
             fds: tuple[int, ...] = ()
-            if ancillary or flags & socket.MSG_CTRUNC:
-                fds = received_fds(ancillary)
             try:
-                check_complete(flags)
+                if ancillary or flags & TRUNCATED:
+                    fds = received_fds(ancillary)
+                    check_complete(flags)
                 decoded, self._state = decode(self._state, data, fds)
             except (OSError, ProtocolError):
                 close_fds(fds)

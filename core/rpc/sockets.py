@@ -26,7 +26,9 @@ MAX_PATH_NBYTES = 103
 #: One message of the kernel: data, ancillary data, flags, address.
 RawMessage = tuple[bytes, list[tuple[int, int, bytes]], int, object]
 
-_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+# Plain integers: arithmetic with the socket module's flags costs a microsecond each time.
+_CLOEXEC = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+TRUNCATED = int(socket.MSG_CTRUNC)
 
 #: Arguments of ``recvmsg`` after the size: room for the most descriptors one message can carry, and flags.
 RIGHTS_NBYTES = socket.CMSG_SPACE(MAX_DESCRIPTORS * 4)
@@ -120,7 +122,7 @@ def received_fds(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, ...]:
 
 def check_complete(flags: int) -> None:
     """Raise OSError(EMFILE) when the kernel dropped descriptors of a message: this process may hold no more."""
-    if flags & socket.MSG_CTRUNC:
+    if flags & TRUNCATED:
         raise OSError(errno.EMFILE, "descriptors of a message were dropped: the limit of open files is reached")
 
 

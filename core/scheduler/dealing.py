@@ -10,6 +10,7 @@ from __future__ import annotations
 from .claims import Packet
 from .commands import Recall, SendPacket
 from .fairness import next_kind, rank, shape_turns
+from .intervals import Interval
 from .leases import BLOCKED, BUSY, RESUMING, STARTING, Leases
 from .queues import Kind, Shape
 from .tables import Tables, Worker
@@ -40,6 +41,31 @@ class Dealer:
                 self._top_up_all()
         if tables.stacked:
             self._balance()
+
+    def deal_at_once(self, kind: Kind, interval: Interval) -> bool:
+        """Hand a single task to an idle worker without queueing it, where nothing else waits for anything.
+
+        What `Kind.push` and `deal` would come to as well; a lone call and its answer pass here each time.
+        """
+        tables = self._tables
+        shape = kind.shape
+        demand = shape.demand
+        if (
+            tables.rotation.ready
+            or tables.resuming
+            or demand.gpu
+            or not demand.cpu
+            or not shape.binding.idle
+            or not tables.resources.fits(demand)
+        ):
+            return False
+        worker = self._leases.acquire(shape)
+        kind.outstanding += 1
+        if kind.client.worker is not None:
+            self._leases.mark_nested(worker, nested=True)
+        self._commit(worker, kind, [interval], 1)
+        shape.root.note_turn()
+        return True
 
     def recall_all(self, worker: Worker) -> None:
         """Ask for every packet that the worker has not taken."""
@@ -177,8 +203,14 @@ class Dealer:
         if limit <= 0 or (packets and not pace.room(len(packets), worker.range.seconds)):
             return 0
         intervals, count = kind.take(limit)
+        self._commit(worker, kind, intervals, count)
+        return count
+
+    def _commit(self, worker: Worker, kind: Kind, intervals: list[Interval], count: int) -> None:
+        tables = self._tables
+        packets = worker.range.packets
         tables.last_packet += 1
-        packet = Packet(tables.last_packet, kind, intervals, count, pace.expected)
+        packet = Packet(tables.last_packet, kind, intervals, count, kind.pace.expected)
         worker.range.add(packet)
         worker.given += count
         worker.is_barred = False
@@ -186,7 +218,6 @@ class Dealer:
             tables.stacked[worker.number] = worker
         kind.shape.root.served_seconds += packet.each * count
         tables.commands.append(SendPacket(worker.number, packet.number, intervals))
-        return count
 
     def _balance(self) -> None:
         """Where a worker could run what lies unbegun behind another's task, ask the kernel for half of it."""

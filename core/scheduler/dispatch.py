@@ -177,6 +177,10 @@ class Dispatch:
         tables.last_order += 1
         interval.order = tables.last_order
         interval.since = now
+        if len(interval.calls) == 1 and self._dealer.deal_at_once(kind, interval):
+            if tables.stacked:
+                self._dealer.deal(now)
+            return
         kind.push(interval)
         self._dealer.deal(now)
 

@@ -326,14 +326,13 @@ class InitFailed(_message.Message):
     def __init__(self, outcome: _Optional[bytes] = ...) -> None: ...
 
 class Interval(_message.Message):
-    __slots__ = ["array", "attempt", "calls", "first", "holds", "kind", "owner", "stream", "stride"]
+    __slots__ = ["array", "attempt", "calls", "first", "holds", "kind", "stream", "stride"]
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
-    OWNER_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     STRIDE_FIELD_NUMBER: _ClassVar[int]
     array: bool
@@ -342,10 +341,9 @@ class Interval(_message.Message):
     first: int
     holds: _containers.RepeatedCompositeFieldContainer[Hold]
     kind: int
-    owner: int
     stream: int
     stride: int
-    def __init__(self, kind: _Optional[int] = ..., stream: _Optional[int] = ..., first: _Optional[int] = ..., attempt: _Optional[int] = ..., calls: _Optional[_Iterable[bytes]] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., owner: _Optional[int] = ..., stride: _Optional[int] = ..., array: bool = ...) -> None: ...
+    def __init__(self, kind: _Optional[int] = ..., stream: _Optional[int] = ..., first: _Optional[int] = ..., attempt: _Optional[int] = ..., calls: _Optional[_Iterable[bytes]] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., stride: _Optional[int] = ..., array: bool = ...) -> None: ...
 
 class Kind(_message.Message):
     __slots__ = ["binding", "function", "id", "name", "num_returns", "owner", "resources", "sys_path", "writable"]
@@ -609,14 +607,16 @@ class StoreFull(_message.Message):
     def __init__(self, needed_nbytes: _Optional[int] = ..., free_nbytes: _Optional[int] = ..., capacity_nbytes: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ["announced", "intervals", "packet"]
+    __slots__ = ["announced", "intervals", "owner", "packet"]
     ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     PACKET_FIELD_NUMBER: _ClassVar[int]
     announced: _containers.RepeatedCompositeFieldContainer[Descriptor]
     intervals: _containers.RepeatedCompositeFieldContainer[Interval]
+    owner: int
     packet: int
-    def __init__(self, intervals: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., packet: _Optional[int] = ...) -> None: ...
+    def __init__(self, intervals: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., packet: _Optional[int] = ..., owner: _Optional[int] = ...) -> None: ...
 
 class Unbind(_message.Message):
     __slots__ = ["force", "id"]
