@@ -66,7 +66,7 @@ proto-check: $(PROTO_READY)
 architecture: $(READY)
 	$(BIN)/pytest -q tests/test_architecture.py
 
-states: $(READY)  ## draw docs/states.md from the table of transitions
+states: $(READY)  ## draw docs/architecture.md from the table of transitions
 	$(BIN)/python tools/state_diagram.py
 
 states-check: $(READY)

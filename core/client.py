@@ -346,14 +346,20 @@ class Client:
     # -- items of task arrays, pickled outside the lock ---------------------------------------------------------------
 
     def _send_items(self, deferred: list[machine.SendItems]) -> None:
-        while deferred:
-            self.values.epoch += 1
-            for command in deferred:
-                ItemSender(self, command).run()
-            with shield, self.lock:
-                for command in deferred:
-                    self._encoding[command.array.kind.id] -= 1
-                deferred = self._pump()
+        with shield:
+            while deferred:
+                self.values.epoch += 1
+                senders = [ItemSender(self, command) for command in deferred]
+                try:
+                    for sender in senders:
+                        sender.run()
+                finally:
+                    with self.lock:
+                        for sender in senders:
+                            sender.hand_back()
+                            self._encoding[sender.array.kind.id] -= 1
+                with self.lock:
+                    deferred = self._pump()
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
@@ -784,69 +790,78 @@ class ItemSender:
     def __init__(self, client: Client, command: machine.SendItems) -> None:
         self.client = client
         self.array = command.array
-        self.first, self.count, self.attempt = command.first, command.count, command.attempt
-        self.calls: list[bytes] = []
+        self.start, self.end = command.first, command.first + command.count  # what is neither sent nor handed back
+        self.attempt = command.attempt
+        self.calls: list[bytes] = []  # of the items from `start` on
         self.encoded: dict[int, Encoded] = {}
-        self.start = command.first
-        self.nbytes = 0
 
     def run(self) -> None:
-        """Send everything, or hand back what the window of bytes does not allow now."""
+        """Send items until all are sent or the window of bytes is full; within a shield, open while user code pickles."""
         items = self.client.array_items.get(self.array.stream)
-        encode = self.client.values.encode_call
-        end = self.first + self.count
-        for index in range(self.first, end):
+        while self.start < self.end:
             try:
-                encoded = encode(items[index])  # type: ignore[index]
-            except Exception as error:
-                self._flush(index)
-                self._fail(index, error)
-                self.start = index + 1
-                continue
-            self.calls.append(encoded.body)
-            self.nbytes += len(encoded.body)
+                shield.open(self._encode, items)
+            except (Exception, SystemExit) as error:  # SystemExit: of the item's own pickling
+                self._flush()
+                self._fail(error)
+                self.start += 1
+            except BaseException:
+                self._flush()
+                raise
+            self._flush()
+            if self._is_window_full():
+                return
+
+    def hand_back(self) -> None:
+        """Give what was not sent back to the machine. Under the lock."""
+        if self.start < self.end:
+            self.client.owner.on_unsent(self.array, self.start, self.end - self.start, self.attempt)
+
+    def _encode(self, items: Any) -> None:
+        """Pickle one frame's worth; it may be left at any point, `calls` says how far it came."""
+        encode, calls, nbytes = self.client.values.encode_call, self.calls, 0
+        for index in range(self.start, self.end):
+            encoded = encode(items[index])
             if encoded.objects or encoded.refs:
                 self.encoded[index] = encoded
-                self._flush(index + 1)
-                if self._is_window_full() and index + 1 < end:
-                    self._hand_back(index + 1, end - index - 1)
-                    return
-            elif self.nbytes >= self.FRAME_NBYTES:
-                self._flush(index + 1)
-        self._flush(end)
+                calls.append(encoded.body)
+                return
+            calls.append(encoded.body)
+            nbytes += len(encoded.body)
+            if nbytes >= self.FRAME_NBYTES:
+                return
 
     def _is_window_full(self) -> bool:
         kind = self.array.kind
         return kind.nbytes >= machine.OUTSTANDING_NBYTES and kind.outstanding >= machine.OUTSTANDING_MIN
 
-    def _hand_back(self, first: int, count: int) -> None:
-        with shield, self.client.lock:
-            self.client.owner.on_unsent(self.array, first, count, self.attempt)
-
-    def _fail(self, index: int, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         from .scheduler.outcomes import EncodeFailedMark
 
+        index = self.start
         wrapped = errors.SerializationError(f"item {index} cannot be pickled: {error}", what="argument", reason=error)
         wrapped.__cause__ = error
         client = self.client
-        with shield, client.lock:
+        with client.lock:
             client.owner.on_item_failed(self.array, index, EncodeFailedMark(wrapped))
             client.failures += 1
             client.on_items(self.array.stream)
 
-    def _flush(self, end: int) -> None:
+    def _flush(self) -> None:
         calls, start = self.calls, self.start
-        self.start = end
         if not calls:
             return
-        self.calls, self.nbytes = [], 0
+        self.calls = []
+        self.start = end = start + len(calls)
         client = self.client
         submit = pb.Submit()
         holds: dict[int, tuple[pb.Descriptor, ...]] = {}
-        with shield, client.lock:
+        with client.lock:
             if client.closed_mark is not None:
                 return
             for index, encoded in self.encoded.items():
+                if index >= end:  # interrupted before it counted
+                    continue
                 stored = tuple(ObjectId(d.owner, d.seq) for d in encoded.objects)
                 client.register(encoded.objects)
                 client.owner.on_item_bytes(self.array, index, encoded.nbytes, stored + encoded.refs)

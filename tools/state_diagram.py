@@ -1,4 +1,4 @@
-"""Draw the states of a task from the table of transitions into docs/states.md.
+"""Draw the states of a task from the table of transitions into docs/architecture.md.
 
 usage: state_diagram.py [--check]      --check: write nothing, fail when the page is stale
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from generated import update
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "states.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
 MODULE = "outboard.scheduler.states"
 
 
