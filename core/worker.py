@@ -7,8 +7,10 @@ lasted `PART_SECONDS`, so that a slow item does not hold back what was done befo
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
+import select
 import signal
 import sys
 import time
@@ -68,6 +70,7 @@ class Worker:
         self.number = setup.worker
         self.kinds: dict[tuple[int, int], RunningKind] = {}
         self.in_user_code = False
+        self.preload: list[str] = []
         self.client: Client
         self.lone = pb.Finished(packet_done=True)
         self.lone.done.add()
@@ -80,6 +83,8 @@ class Worker:
         receive, serve = self.claim.recv, self._serve
         while packet := receive(PACKET_MAX):
             serve(packet)
+            if self.preload and not select.select((self.claim,), (), (), 0)[0]:
+                self._preload()
         self._finish_children()
 
     # -- start ---------------------------------------------------------------------------------------------------------
@@ -106,6 +111,7 @@ class Worker:
 
     def _become(self, hello: pb.Hello) -> None:
         """Look to the tasks like a process of the client."""
+        self.preload = list(hello.preload)
         sys.path[:] = hello.sys_path
         try:
             os.chdir(hello.cwd)
@@ -146,6 +152,15 @@ class Worker:
         if self.in_user_code and self.slot.is_cancelled():
             self.in_user_code = False
             raise TaskInterrupt
+
+    def _preload(self) -> None:
+        """With nothing to do for the first time: import what the client uses, so that later tasks find it."""
+        names, self.preload = self.preload, []
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except Exception:
+                continue  # a task that needs it will say why
 
     # -- kinds ---------------------------------------------------------------------------------------------------------
 

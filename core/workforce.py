@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .ids import ObjectId
+from .ids import RESOURCE_UNIT, ObjectId
 from .process.board import Board, Slot
 from .process.lifetime import CANCEL_SIGNAL
+from .process.limits import cpu_count, thread_limit_env
 from .process.spawn import WORKER_ENTRY, WORKER_MODULES, TemplateHandle, exec_template
 from .process.stdio import LineReader
 from .rpc.codec import Frame
@@ -62,6 +63,9 @@ class Workforce:
         self.template = self._handle(boot.template_control)
         self.last_submit: tuple[Interval | None, bytes] = (None, b"")  # an interval that filled a message, and that
         self._stamp = pb.Submit()
+        slots = max(1, node.totals["CPU"] // RESOURCE_UNIT)
+        limits = thread_limit_env(max(1, cpu_count() // slots))
+        self.thread_limits = {name: value for name, value in limits.items() if name not in os.environ}
         self._actions: dict[type, Callable[[Any], None]] = {
             commands.SendPacket: self._send_packet, commands.Grant: self._grant, commands.StartWorker: self._start,
             commands.StopWorker: self._stop, commands.KillWorker: lambda c: self.kill(c.worker),
@@ -120,7 +124,7 @@ class Workforce:
         link.send(Frame.HELLO, root.hello.SerializeToString())
         link.send(Frame.BIND, binding)
         link.flush()
-        env = {}
+        env = dict(self.thread_limits)
         if command.gpu_ids:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, command.gpu_ids))
         self.template.fork(place, (theirs.fileno(), reader.fileno(), out_w, err_w), env)

@@ -57,7 +57,9 @@ class Ledger:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._tasks: list[Pending] = []
+        self.arrays: dict[int, Any] = {}
         self.items: dict[int, set[int]] = {}  # of each array, those that have not settled
+        self.taken: dict[int, list[tuple[int, Any]]] = {}  # of each array, (index, value) for the program to look at
         self.tokens: dict[int, list[int | None]] = {}  # of each array
         self.spoilt: set[int] = set()  # kinds of which tasks may fail: their binding went, or they were refused
         self.cancelled: set[int] = set()  # plain tasks that were cancelled
@@ -76,9 +78,28 @@ class Ledger:
             else:
                 self._check_settled(pending)
         self._tasks = unsettled
+        for array in self.arrays.values():
+            while array.completions:
+                self._check_completion(array, *array.completions.popleft())
         owner = self._process.client.owner
         waiting = len(unsettled) + sum(map(len, self.items.values()))
         assert owner.unanswered == waiting, f"{self._process}: {owner.unanswered} unanswered, {waiting} in the ledger"
+
+    def add_array(self, array: Any) -> None:
+        """An array was opened."""
+        self.arrays[array.stream] = array
+        self.items[array.stream], self.tokens[array.stream], self.taken[array.stream] = set(), [], []
+
+    def add_items(self, array: Any, tokens: list[int | None]) -> None:
+        """An array was extended."""
+        known = self.tokens[array.stream]
+        self.items[array.stream].update(range(len(known), len(known) + len(tokens)))
+        known += tokens
+
+    def forget_array(self, array: Any) -> None:
+        """An array was disposed of."""
+        for table in (self.arrays, self.items, self.tokens, self.taken):
+            table.pop(array.stream)
 
     @property
     def is_empty(self) -> bool:
@@ -88,10 +109,11 @@ class Ledger:
     def _check_settled(self, pending: Pending) -> None:
         value = pending.entry.value
         oid = ObjectId(self._process.incarnation, pending.index)
+        world = self._process.world
         if is_failure(value):
+            world.failed.add(oid)
             self.check_failure(oid, value, pending)
             return
-        world = self._process.world
         found = read_value(world, value)
         assert found is not None, f"the stored result of {pending.entry} is not there"
         token, attempt = found
@@ -107,11 +129,11 @@ class Ledger:
             return
         if pending is None and oid.owner == self._process.incarnation:
             return  # it was looked at when it settled
-        if pending is not None and any(world.has_failed(i) for i in pending.inputs):
+        if pending is not None and any(i in world.failed or i.owner != oid.owner for i in pending.inputs):
             return
         raise AssertionError(f"{oid} of {self._process} failed without a reason: {as_exception(value)!r}")
 
-    def check_completion(self, array: Any, first: int, count: int, values: Any) -> None:
+    def _check_completion(self, array: Any, first: int, count: int, values: Any) -> None:
         """Items of an array settled: each once."""
         world = self._process.world
         open_items = self.items[array.stream]
@@ -119,6 +141,7 @@ class Ledger:
             assert index in open_items, f"item {index} of {array} settled twice"
             open_items.remove(index)
             value = values[index - first] if isinstance(values, list) else values
+            self.taken[array.stream].append((index, value))
             expected = self.tokens[array.stream][index]
             if is_failure(value):
                 may_fail = array.kind.id in self.spoilt or array.stream in self.cancelled_arrays

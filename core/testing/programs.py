@@ -1,0 +1,332 @@
+"""What simulated programs do: tasks that compute a number only right inputs give, and clients that use everything."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..ids import ObjectId
+from .ledger import mix
+from .process import Full, Process, Program, TaskFailed, Want
+
+if TYPE_CHECKING:
+    from .worker import WorkerProcess
+    from .world import World
+
+#: 1 CPU in the machines' units.
+CPU = 10_000
+
+#: What children do with their parent: it waits for them, leaves them, or returns references to them.
+GET, LEAVE, RETURN = 0, 1, 2
+
+
+class Spec(NamedTuple):
+    """What one task does. It travels as a plain tuple.
+
+    `children` are submitted, `mode` says what becomes of them; `puts` pages of an object are made and its reference is
+    returned (-1: none, 0: inline); the result takes `pages` (0: inline). `fault`: "" none, "raise" always, "once" on
+    the first attempt, "exit" ends the process.
+    """
+
+    number: int
+    seconds: float
+    children: tuple[Any, ...]
+    mode: int
+    puts: int
+    pages: int
+    fault: str
+
+
+def expected_token(spec: Any, inputs: tuple[int, ...] = ()) -> int | None:
+    """What a task gives, None when it raises."""
+    if spec[6] in ("raise", "exit"):
+        return None
+    tokens = []
+    if spec[3] == GET:
+        for child in spec[2]:
+            token = expected_token(child)
+            if token is None:
+                return None
+            tokens.append(token)
+    return mix(spec[0], *inputs, *tokens)
+
+
+def make_spec(world: World, rng: Random, depth: int = 0) -> Spec:
+    """Draw a task."""
+    world.last_spec += 1
+    seconds = rng.choice((0.00001, 0.0001, 0.0005, 0.002, 0.02)) * rng.random()
+    children: tuple[Any, ...] = ()
+    if depth < 2 and rng.random() < 0.15:
+        children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(rng.randint(1, 2)))
+    fault = "" if rng.random() < 0.93 else rng.choice(("raise", "once", "exit" if world.with_faults else "raise"))
+    return Spec(world.last_spec, seconds, children, rng.choice((GET, GET, LEAVE, RETURN)),
+                rng.choice((0, 1)) if rng.random() < 0.1 else -1, rng.choice((1, 2)) if rng.random() < 0.15 else 0,
+                fault)  # fmt: skip
+
+
+def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], attempt: int) -> Program:
+    """Be a user's function: returns (token, references in the result, pages of the result)."""
+    number, seconds, children, mode, puts, pages, fault = spec
+    returned: tuple[ObjectId, ...] = ()
+    yield Want("time", seconds)
+    if fault == "exit":
+        worker.exitcode = 7
+        worker.world.template.exited(worker)
+        yield Want("nothing")
+    if fault == "raise" or (fault == "once" and attempt == 1):
+        raise ValueError(number)
+    if puts >= 0:
+        returned += ((yield from worker.put(mix(number, 1), (), puts)),)
+    oids = [submit_child(worker, child) for child in children]
+    tokens = []
+    if mode == GET:
+        for oid in oids:
+            tokens.append((yield from worker.fetch(oid))[0])
+    elif mode == RETURN:
+        returned += tuple(oids)
+    return mix(number, *(token for token, *_ in inputs), *tokens), returned, pages
+
+
+def submit_child(worker: WorkerProcess, spec: Any) -> ObjectId:
+    """A task submits another."""
+    kinds = worker.child_kinds
+    if not kinds:
+        kinds.append(worker.add_kind({"CPU": CPU}, retries=3))
+        kinds.append(worker.add_kind({"CPU": CPU // 2}, retries=0))
+    worker.world.mark("child")
+    kind = kinds[spec[0] % 2]
+    return worker.submit(kind, spec, expected_token(spec))[0]
+
+
+class ClientProgram:
+    """A user's program: `run` is its main thread."""
+
+    def __init__(self, process: Process, rng: Random) -> None:
+        self.process = process
+        self.rng = rng
+        self.world = process.world
+        self.kinds: list[Any] = []
+        self.arrays: list[Any] = []
+        self.buffers: list[tuple[ObjectId, Any]] = []
+        self.bindings: list[int] = []
+        self.bindings_made = 0
+
+    def run(self) -> Program:
+        """Do a number of things, then wait for everything, let everything go and stay."""
+        rng, process = self.rng, self.process
+        self._make_kinds()
+        actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2
+        actions += [self._put, self._buffer, self._cancel, self._cancel_array, self._drop, self._dispose, self._take,
+                    self._timeout, self._bind, self._unbind]  # fmt: skip
+        for _ in range(rng.randint(6, 16)):
+            yield from rng.choice(actions)()
+            if rng.random() < 0.4:
+                yield Want("time", 0.003 * rng.random())
+        yield from process.wait(lambda: process.ledger.is_empty)
+        yield from self._let_go()
+
+    def _make_kinds(self) -> None:
+        rng, process = self.rng, self.process
+        demands: list[dict[str, int]] = [{"CPU": CPU}, {"CPU": CPU // 2}, {}, {"CPU": 2 * CPU}, {"CPU": CPU, "disk": CPU}]
+        self.kinds.append(process.add_kind(demands[0], retries=3))
+        for _ in range(rng.randint(1, 2)):
+            kind = process.add_kind(rng.choice(demands), retries=rng.choice((0, 3, -1)), returns=rng.choice((1, 1, 2)),
+                                    machine_retries=rng.choice((3, 3, 0)),
+                                    retry_exceptions=rng.random() < 0.3)  # fmt: skip
+            self.kinds.append(kind)
+        if rng.random() < 0.05:
+            self.kinds.append(process.add_kind({"CPU": 99 * CPU}, retries=3))
+            process.ledger.spoilt.add(self.kinds[-1].id)
+
+    # -- actions -------------------------------------------------------------------------------------------------------
+
+    def _submit(self) -> Program:
+        rng, process = self.rng, self.process
+        kind = rng.choice(self.kinds)
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            spec = make_spec(self.world, rng)
+            inputs = tuple(rng.sample(process.refs, min(len(process.refs), 2))) if rng.random() < 0.3 else ()
+            refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.15 else ()
+            buffers = (self._use_buffer(),) if self.buffers and rng.random() < 0.2 else ()
+            process.submit(kind, tuple(spec), self._token(kind, spec, inputs), inputs=inputs, refs=refs, buffers=buffers)
+        yield from ()
+
+    def _token(self, kind: Any, spec: Spec, inputs: tuple[ObjectId, ...] = ()) -> int | None:
+        given = [self.world.expected.get(oid) for oid in inputs]
+        if None in given or (spec.fault == "once" and kind.id not in self.process.client.retries):
+            return None
+        return expected_token(spec, tuple(t for t in given if t is not None))
+
+    def _use_buffer(self) -> Any:
+        oid, descriptor = self.rng.choice(self.buffers)
+        assert self.process.client.hold(oid)
+        return descriptor
+
+    def _put(self) -> Program:
+        refs = tuple(self.rng.sample(self.process.refs, 1)) if self.process.refs and self.rng.random() < 0.3 else ()
+        self.world.last_spec += 1
+        try:
+            yield from self.process.put(self.world.last_spec, refs, self.rng.choice((0, 1, 3)))
+        except Full:
+            yield from self._drop()
+
+    def _buffer(self) -> Program:
+        """Store an array that calls will be given again and again."""
+        process = self.process
+        try:
+            yield from process.make_room(1)
+        except Full:
+            return
+        oid = ObjectId(process.incarnation, process.client.take_seq())
+        descriptor = process.values.store(oid, 0, (0, 0, ()), 1)
+        process.client.register((descriptor,))
+        self.buffers.append((oid, descriptor))
+
+    def _fetch(self) -> Program:
+        if self.process.refs:
+            try:
+                yield from self.process.fetch(self.rng.choice(self.process.refs))
+            except TaskFailed:
+                pass
+
+    def _timeout(self) -> Program:
+        if self.process.refs:
+            try:
+                yield from self.process.fetch(self.rng.choice(self.process.refs), 0.002 * self.rng.random())
+            except TaskFailed:
+                pass
+
+    def _drop(self) -> Program:
+        process = self.process
+        for _ in range(min(len(process.refs), 3)):
+            process.drop(self.rng.choice(process.refs))
+        if process.views:
+            process.values.reader.end_view(process.views.pop())
+        yield from ()
+
+    def _cancel(self) -> Program:
+        process, rng = self.process, self.rng
+        mine = [oid for oid in process.refs if oid.owner == process.incarnation]
+        if mine:
+            self._cancel_one(rng.choice(mine).seq, rng.random() < 0.3, rng.choice((None, 0.005)))
+        yield from ()
+
+    def _cancel_one(self, seq: int, force: bool, kill_after: float | None) -> None:
+        process = self.process
+        task = process.client.owner.refs.owned.get(seq)
+        if task is not None and task.value is not None:
+            self.world.mark("cancel of finished")
+        self.world.is_faulty = self.world.is_faulty or force or kill_after is not None
+        process.ledger.cancelled.update((seq, seq - 1))
+        process.client.owner.cancel(seq, force=force, kill_after=0.0 if force else kill_after)
+        process.client.flush()
+
+    def _extend(self) -> Program:
+        rng, process = self.rng, self.process
+        owner = process.client.owner
+        if not self.arrays or rng.random() < 0.4:
+            kind = rng.choice([kind for kind in self.kinds if kind.stride == 1])
+            array = owner.open_array(kind)
+            process.client.array_items[array.stream] = []
+            process.ledger.add_array(array)
+            self.arrays.append(array)
+        array = rng.choice(self.arrays)
+        specs = [make_spec(self.world, rng, depth=1) for _ in range(rng.choice((1, 3, 10, 80)))]
+        refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.1 else ()
+        process.client.array_items[array.stream] += [((tuple(spec), refs), refs) for spec in specs]
+        process.ledger.add_items(array, [self._item_token(spec) for spec in specs])
+        owner.extend(array, len(specs))
+        process.client.flush()
+        yield from ()
+
+    def _item_token(self, spec: Spec) -> int | None:
+        return None if spec.fault == "once" else expected_token(spec)
+
+    def _take(self) -> Program:
+        """Take what an array has finished, as `NativeArray.take`."""
+        process = self.process
+        process.ledger.check()
+        for array in self.arrays:
+            taken = process.ledger.taken[array.stream]
+            for index, value in taken:
+                extra = array.extras.pop(index, None)
+                if isinstance(value, bytes) and value[:1] != b"\x12":
+                    process.open_value(value, pinned=False)
+                if extra is not None:
+                    process.client.owner.take_extra(array, index, extra)
+            taken.clear()
+        process.client.flush()
+        yield from ()
+
+    def _cancel_array(self) -> Program:
+        if self.arrays:
+            array = self.rng.choice(self.arrays)
+            kill_after = self.rng.choice((None, 0.005))
+            self.world.is_faulty = self.world.is_faulty or kill_after is not None
+            self.process.ledger.cancelled_arrays.add(array.stream)
+            self.process.client.owner.cancel_array(array, kill_after=kill_after)
+            self.process.client.flush()
+        yield from ()
+
+    def _dispose(self) -> Program:
+        if self.arrays and self.rng.random() < 0.5:
+            self._dispose_of(self.rng.choice(self.arrays))
+        yield from ()
+
+    def _dispose_of(self, array: Any) -> None:
+        process = self.process
+        self.arrays.remove(array)
+        process.ledger.check()
+        process.ledger.forget_array(array)
+        process.world.credits.forget_stream(process.incarnation, array.stream, array.kind.id)
+        process.client.owner.dispose_array(array)
+        process.client.array_items.pop(array.stream)
+        process.client.flush()
+
+    def _bind(self) -> Program:
+        if self.bindings_made >= 2:
+            return
+        rng, process = self.rng, self.process
+        self.bindings_made += 1
+        binding = self.bindings_made
+        initializer = rng.choice((b"", b"", b"runs", b"runs", b"fails", b"dies"))
+        process.background.start()
+        spec = {"id": binding, "processes": rng.choice((1, 2)), "initializer": initializer, "eager": True,
+                "max_tasks": rng.choice((0, 0, 3)), "ordered": rng.random() < 0.2}  # fmt: skip
+        process.world.bind(process, pb_binding(spec))
+        kind = process.add_kind({}, retries=rng.choice((0, 3)), binding=binding)
+        self.kinds.append(kind)
+        self.bindings.append(binding)
+        if initializer in (b"fails", b"dies"):
+            process.ledger.spoilt.add(kind.id)
+        yield from ()
+
+    def _unbind(self) -> Program:
+        if self.bindings:
+            binding = self.bindings.pop()
+            self._unbind_one(binding, force=self.rng.random() < 0.5)
+        yield from ()
+
+    def _unbind_one(self, binding: int, *, force: bool) -> None:
+        """As `NativeEngine.unbind`."""
+        process = self.process
+        client = process.client
+        for kind in [kind for kind in self.kinds if client.kind_binding[kind.id] == binding]:
+            process.ledger.spoilt.add(kind.id)
+            self.kinds.remove(kind)
+        process.world.unbind(process, binding, force=force)
+
+    def _let_go(self) -> Program:
+        """Let go of everything, as a program at its end that stays."""
+        process = self.process
+        yield from self._take()
+        for array in list(self.arrays):
+            self._dispose_of(array)
+        for oid, _ in self.buffers:
+            process.client.owner.refs.drop(oid)
+        for binding in self.bindings:
+            self._unbind_one(binding, force=False)
+        process.drop_all()
+        process.client.flush()
+        unbound = process.client.unbound
+        yield from process.wait(lambda: len(unbound) == self.bindings_made)

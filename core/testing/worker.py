@@ -1,0 +1,228 @@
+"""A simulated worker: serves its claim socket as `worker.Worker` does, with programs in place of user functions."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from ..failures import as_exception, encode_error
+from ..ids import ObjectId, item_object
+from ..rpc.codec import Frame
+from ..rpc.protos import outboard_pb2 as pb
+from ..worker import PART_SECONDS, TaskInterrupt, Worker
+from .links import Claim, Slot
+from .process import Full, Process, Program, TaskFailed, Want
+from .programs import run_task
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class WorkerProcess(Process):
+    """One worker. `driver` is the real one's part that deals with what tasks leave behind."""
+
+    def __init__(self, world: World, number: int, incarnation: int, root: int, claim: Claim, slot: Slot) -> None:
+        super().__init__(world, f"worker{number}", incarnation, root)
+        self.number = number
+        self.claim = claim
+        self.slot = slot
+        self.exitcode = 0
+        self.signal = 0
+        self.kinds: dict[tuple[int, int], pb.Kind] = {}
+        self.leaked: list[tuple[int, int]] = []  # views that a task kept in a global
+        self.driver = object.__new__(Worker)
+        self.driver.client = self.client
+        self.driver.link = self.link  # type: ignore[assignment]
+        self.client.hand_over = self.driver._hand_over_late
+        claim.wake = lambda: self.wake("claim")
+
+    def has_claim(self) -> bool:
+        """Whether a packet lies there, or the end."""
+        return self.claim.has_news
+
+    def begin(self, binding: pb.Binding) -> None:
+        """The process has been forked."""
+        self.start(self._live(binding))
+
+    def ended(self) -> None:
+        """It has run to its end: exit."""
+        self.world.template.exited(self)
+
+    def die(self, signal: int) -> None:
+        """Be ended by a signal."""
+        if self.alive:
+            self.signal = signal
+            if self.slot.running() is not None:
+                self.world.mark("died while running")
+            super().die(signal)
+
+    def on_signal(self) -> None:
+        """The cancel signal: raise when what is running is what is to be ended."""
+        if self.in_user_code and self.slot.is_cancelled():
+            self.in_user_code = False
+            self.world.mark("interrupted")
+            self.throw(TaskInterrupt())
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def _live(self, binding: pb.Binding) -> Program:
+        world = self.world
+        if binding.initializer:
+            yield Want("time", 0.001 * world.rng.random())
+            if binding.initializer == b"fails":
+                outcome = encode_error(ValueError("initialiser"))
+                self.link.send(Frame.INIT_FAILED, pb.InitFailed(outcome=outcome).SerializeToString())
+                world.mark("init failed")
+                return
+            if binding.initializer == b"dies":
+                self.exitcode = 3
+                return
+            self.client.flush()
+            self.link.send(Frame.STARTED, b"")
+        while True:
+            while not self.claim.has_news:
+                yield Want("claim")
+            packet = self.claim.take_back()
+            if packet is None:
+                break
+            yield from self._serve(packet)
+        self.drop_all()
+        self.client.flush()
+        owned = self.client.owner.refs.owned
+        yield from self.wait(lambda: not any(e.handed_to is not None and e.value is None for e in owned.values()))
+
+    def _serve(self, packet: bytes) -> Program:
+        submit = pb.Submit.FromString(packet)
+        if self.world.rng.random() < 0.3:
+            yield Want("time", 0.0001)  # between the packet and its first item
+        last = len(submit.intervals) - 1
+        for position, interval in enumerate(submit.intervals):
+            part = Part(self, interval, submit.packet)
+            yield from part.run(is_last=position == last)
+        self.slot.clear()
+        client = self.client
+        if client.values.reader.ended or client.owner.commands or client.dropped:
+            client.flush()
+
+    def kind(self, owner: int, kind_id: int) -> Program:
+        """What a kind is, asked of the node once."""
+        known = self.kinds.get((owner, kind_id))
+        if known is None:
+            request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
+            known = self.kinds[owner, kind_id] = yield from self.ask_node(Frame.GET_KIND, request, Frame.KIND)
+        return known
+
+    def arguments(self, call: bytes) -> tuple[Any, list[tuple[int, int]]]:
+        """Rebuild a call: its specification, and tokens and attempts of what was given beside it."""
+        if call[0] == 0x80:
+            (spec, refs), inputs = pickle.loads(call), []
+        else:
+            (spec, refs), inputs = self.values.decode_call(call, writable=False)
+            self.views += self.values.reader.opened
+            self.values.reader.opened.clear()
+        self.hold(refs)
+        given = []
+        for body in inputs:
+            error = as_exception(body)
+            if error is not None:
+                raise error
+            given.append(self.open_value(body, pinned=True))
+        return spec, given
+
+
+class Part:
+    """One interval of a packet, as `PacketPart`."""
+
+    def __init__(self, worker: WorkerProcess, interval: pb.Interval, number: int) -> None:
+        self.worker = worker
+        self.interval = interval
+        self.number = number
+        self.first = interval.first
+        self.sent_at = worker.world.now
+        self._clear()
+
+    def _clear(self) -> None:
+        self.values: list[bytes] = []
+        self.announced: list[pb.Descriptor] = []
+        self.contained: list[ObjectId] = []
+        self.mixed = False
+
+    def run(self, *, is_last: bool) -> Program:
+        """Run every item, and send what they gave."""
+        worker, interval = self.worker, self.interval
+        world = worker.world
+        kind = yield from worker.kind(interval.owner, interval.kind)
+        index = self.first
+        for position, call in enumerate(interval.calls):
+            yield from self._call(call, index, kind)
+            worker.drop_all(keep_views=world.rng.random() < 0.1)
+            index += interval.stride
+            if position + 1 < len(interval.calls) and world.now - self.sent_at > PART_SECONDS:
+                world.mark("part of a packet")
+                self._send(is_done=False)
+        self._send(is_done=is_last)
+
+    def _call(self, call: bytes, index: int, kind: pb.Kind) -> Program:
+        worker, interval = self.worker, self.interval
+        try:
+            spec, inputs = worker.arguments(call)
+            worker.world.begins(interval.owner, interval.stream, index, interval.attempt)
+            worker.slot.set_running(interval.owner, interval.stream, index)
+            worker.in_user_code = True
+            token, refs, pages = yield from run_task(worker, spec, inputs, interval.attempt)
+            worker.in_user_code = False
+            for at in range(interval.stride):
+                yield from self._encode(token, refs if at == 0 else (), pages, index + at)
+        except TaskInterrupt as interrupt:
+            yield from worker.unblock()
+            self._fail(interrupt, pb.Error.CANCELLED)
+        except (TaskFailed, Full, ValueError) as error:
+            worker.in_user_code = False
+            yield from worker.unblock()
+            self._fail(error, pb.Error.RAISED)
+        except Exception as error:
+            if worker.in_user_code or type(error) is AssertionError:
+                raise
+            worker.world.mark("argument lost")
+            self._fail(error, pb.Error.DEPENDENCY)
+
+    def _fail(self, error: BaseException, cause: Any) -> None:
+        self.mixed = True
+        missing = self.interval.stride - len(self.values) % self.interval.stride
+        self.values += [encode_error(error, cause)] * missing
+
+    def _encode(self, token: int, refs: tuple[ObjectId, ...], pages: int, index: int) -> Program:
+        worker, interval = self.worker, self.interval
+        if interval.array:
+            oid = item_object(interval.owner, interval.stream, index)
+        else:
+            oid = ObjectId(interval.owner, index)
+        if pages:
+            yield from worker.make_room(pages)
+        encoded = worker.values.encode((token, interval.attempt, refs), oid, interval.attempt, refs, pages)
+        self.values.append(encoded.body)
+        self.mixed = self.mixed or encoded.body[0] != 0x80
+        self.announced += worker.values.take_unannounced(encoded.objects)
+        for contained in encoded.refs:
+            worker.client.hold(contained)
+        self.contained += encoded.refs
+
+    def _send(self, *, is_done: bool) -> None:
+        worker, interval = self.worker, self.interval
+        if not self.values and not is_done:
+            return
+        client = worker.client
+        client.flush()
+        finished = pb.Finished(packet_done=is_done, packet=self.number, announced=self.announced)
+        if self.contained:
+            finished.adopted.extend(worker.driver.adoptions(self.contained, interval.owner))
+            if finished.adopted:
+                worker.world.mark("adoption")
+        now = worker.world.now
+        finished.done.add(stream=interval.stream, first=self.first, attempt=interval.attempt, stride=interval.stride,
+                          values=self.values, seconds=now - self.sent_at, mixed=self.mixed)  # fmt: skip
+        worker.link.send(Frame.FINISHED, finished.SerializeToString(), interval.owner)
+        client.dropped.extend(self.contained)
+        self.first += len(self.values)
+        self.sent_at = now
+        self._clear()
