@@ -36,6 +36,7 @@ def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus:
     if engine is not None and not ignore_reinit_error:
         raise RuntimeError("outboard is initialised already: call outboard.shutdown() first, or pass ignore_reinit_error=True")
     if engine is None:
+        engines.bury_lost()
         loaded = Settings.load(address=address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources,
                                store_memory=store_memory, **settings)  # fmt: skip
         engines.install(engines.start(loaded))
@@ -48,6 +49,7 @@ def shutdown() -> None:
     engine = engines.clear()
     if engine is not None:
         engine.shutdown()
+    engines.bury_lost()
 
 
 def is_initialized() -> bool:

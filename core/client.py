@@ -118,7 +118,7 @@ class Client:
             Frame.KIND: self._on_kind, Frame.RESUME: self._on_resume,
         }  # fmt: skip
 
-    # -- references, called by values -------------------------------------------------------------------------------
+    # -- references, called by values ---------------------------------------------------------------------------------
 
     def take_seq(self) -> int:
         """Reserve an object number."""
@@ -151,7 +151,7 @@ class Client:
         """Give pins back to the node."""
         self.send(Frame.UNPIN, refs_body(pins))
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, frame_type: int, body: bytes, destination: int = 0, fds: tuple[int, ...] = ()) -> None:
         """Send one frame; to a node that has gone nothing is sent: whoever reads the link learns of its end. Under the lock."""
@@ -361,7 +361,7 @@ class Client:
                 with self.lock:
                     deferred = self._pump()
 
-    # -- receiving ---------------------------------------------------------------------------------------------------
+    # -- receiving ----------------------------------------------------------------------------------------------------
 
     def wait(self, ready: Callable[[], bool], deadline: float | None = None) -> bool:
         """Wait until `ready()`; False when the deadline (monotonic seconds) passed first. Ctrl-C ends it at once."""
@@ -529,7 +529,7 @@ class Client:
         self._tell_waiters()
         self.on_closed()
 
-    # -- frames --------------------------------------------------------------------------------------------------------
+    # -- frames -------------------------------------------------------------------------------------------------------
 
     def _on_finished(self, body: bytes, fds: tuple[int, ...]) -> None:
         finished = pb.Finished.FromString(body)
@@ -693,7 +693,7 @@ class Client:
     def _on_resume(self, body: bytes, fds: tuple[int, ...]) -> None:
         self._replies[Frame.RESUME] = True
 
-    # -- questions to the node -------------------------------------------------------------------------------------------
+    # -- questions to the node ----------------------------------------------------------------------------------------
 
     def ask_node(self, request: int, body: bytes, reply: int, timeout: float | None = None) -> Any:
         """Send a request and wait for its reply; one question at a time.
@@ -736,7 +736,7 @@ class Client:
             raise errors.ObjectLostError("the segment that held the object has gone with its node's store")
         return LeasedSegment(segment, fd, reply.nbytes)
 
-    # -- forks, see forks.py -------------------------------------------------------------------------------------------
+    # -- forks, see forks.py ------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
         """Take the lock; have the node pin what views of ours the child will see, until its last descendant ends."""
@@ -765,7 +765,7 @@ class Client:
         self.background.abandon()
         self.link.close()
 
-    # -- end -----------------------------------------------------------------------------------------------------------
+    # -- end ----------------------------------------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
         """End the connection; what is pending fails with `reason`."""

@@ -253,6 +253,7 @@ class Chunk:
 
 _lock = threading.RLock()
 _engine: Engine | None = None
+_lost: deque[Engine] = deque()
 
 
 def current() -> Engine:
@@ -260,6 +261,7 @@ def current() -> Engine:
     global _engine
     engine = _engine
     if engine is None:
+        bury_lost()
         with _lock:
             if _engine is None:
                 _engine = start(Settings.load())
@@ -294,9 +296,21 @@ def forget(engine: Engine) -> None:
     global _engine
     if _engine is engine:  # no lock: called from whatever thread noticed
         _engine = None
+        _lost.append(engine)
+
+
+def bury_lost() -> None:
+    """Release what engines hold that have lost their cluster: threads, descriptors, the ended node's process."""
+    while _lost:
+        try:
+            engine = _lost.popleft()
+        except IndexError:
+            break  # another thread took the last one
+        engine.shutdown()
 
 
 def start(settings: Settings) -> Engine:
+    """Make an engine as the settings say; not yet that of this process."""
     if settings.address == INLINE_ADDRESS:
         from .inline import InlineEngine
 

@@ -28,4 +28,6 @@ class Printer:
                     pass
 
     def _format(self, line: Any) -> str:
-        return f"worker {line.worker} (pid {line.pid}) | {line.text}\n" if self._prefix else f"{line.text}\n"
+        if self._prefix or (self._prefix is None and not line.binding):
+            return f"{line.function or 'worker'}@{line.host}:{line.pid} | {line.text}\n"
+        return f"{line.text}\n"

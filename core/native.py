@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from queue import SimpleQueue
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 from . import engine as engines
 from . import errors
+from .callbacks import CallbackThread
 from .client import Client
 from .engine import Binding, Completion
 from .failures import as_exception
 from .ids import RESOURCE_UNIT, ObjectId
+from .nativearray import NativeArray
+from .interrupts import shield
 from .options import TaskOptions
 from .refs import ObjectRef
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
+from .scheduler.arrays import Array
 from .scheduler.outcomes import ShutdownMark
 from .values import Encoded, Input
 
@@ -47,7 +49,7 @@ class NativeEngine:
         self._callbacks = CallbackThread()
         self._watched: dict[ObjectId, list[Callable[[Completion], None]]] = {}
         self._arrays: weakref.WeakValueDictionary[int, NativeArray] = weakref.WeakValueDictionary()
-        self._ended_arrays: deque[machine.Array] = deque()
+        self._ended_arrays: deque[Array] = deque()
         client.on_settled = self._settled
         client.on_closed = lambda: engines.forget(self)
         client.on_items = self._items_arrived
@@ -57,7 +59,7 @@ class NativeEngine:
         state = self.client.closed_reason or "up"
         return f"<NativeEngine {state} unanswered={owner.unanswered} objects={len(owner.refs.owned)}>"
 
-    # -- objects -------------------------------------------------------------------------------------------------------
+    # -- objects ------------------------------------------------------------------------------------------------------
 
     def put(self, value: Any) -> ObjectRef:
         """See `Engine.put`."""
@@ -72,7 +74,7 @@ class NativeEngine:
             raise
         except Exception as error:
             raise errors.SerializationError(f"cannot put {_short(value)}: {error}", reason=error) from error
-        with client.lock:
+        with shield, client.lock:
             client._drop_ended()
             client.owner.put(seq, encoded.body, 0 if encoded.objects else None, encoded.refs)
         return ObjectRef(client.incarnation, seq, self)
@@ -103,15 +105,13 @@ class NativeEngine:
         if entry.value is None and not self.client.wait(lambda: entry.value is not None, deadline):
             raise errors.GetTimeoutError(f"{ref!r} did not come in time")
         value = entry.value
-        if type(value) is bytes and value[0] == 0x80:
-            return self.client.values.decode(value)
         return self._value(value)
 
     def _entry(self, ref: ObjectRef) -> Any:
         """Find what a reference names; an object of another owner is asked for."""
         client = self.client
         oid = ObjectId(ref.owner, ref.seq)
-        with client.lock:
+        with shield, client.lock:
             if client.closed_mark is not None and (
                 isinstance(client.closed_mark, ShutdownMark) or client.owner.refs.find(oid) is None
             ):
@@ -127,10 +127,25 @@ class NativeEngine:
         return entry
 
     def _value(self, value: Any) -> Any:
-        error = as_exception(value)
-        if error is not None:
-            raise error
-        return self.client.values.decode(value)
+        if type(value) is not bytes or value[0] != 0x80:
+            error = as_exception(value)
+            if error is not None:
+                raise error
+        return self.decode(value)
+
+    def decode(self, value: bytes) -> Any:
+        """Rebuild a value from value bytes that are no error.
+
+        Raises:
+            SerializationError: it raised an exception, or SystemExit, when it was rebuilt.
+        """
+        try:
+            return self.client.values.decode(value)
+        except errors.OutboardError:
+            raise
+        except (Exception, SystemExit) as error:
+            text = f"the result cannot be rebuilt here: {type(error).__name__}: {error}"
+            raise errors.SerializationError(text, what="result", reason=error) from error
 
     def _raise_failure(self, entries: list[Any]) -> None:
         for entry in entries:
@@ -162,7 +177,7 @@ class NativeEngine:
     def adopt_ref(self, owner: int, seq: int) -> ObjectRef:
         """See `Engine.adopt_ref`."""
         client = self.client
-        with client.lock:
+        with shield, client.lock:
             client.owner.refs.hold(ObjectId(owner, seq))
         if owner != client.incarnation:
             client.background.nudge()
@@ -173,7 +188,7 @@ class NativeEngine:
         entry = self._entry(ref)
         oid = ObjectId(ref.owner, ref.seq)
         self.client.background.start()
-        with self.client.lock:
+        with shield, self.client.lock:
             if entry.value is None:
                 entry.watched = True
                 self.client.owner.refs.hold(oid)  # the value is needed although the program may drop its reference
@@ -194,11 +209,11 @@ class NativeEngine:
             error = as_exception(value)
             if error is not None:
                 return Completion(index, False, error)
-            return Completion(index, True, self.client.values.decode(value))
+            return Completion(index, True, self.decode(value))
         except Exception as error:
             return Completion(index, False, error)
 
-    # -- tasks ---------------------------------------------------------------------------------------------------------
+    # -- tasks --------------------------------------------------------------------------------------------------------
 
     def submit(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any],
                options: TaskOptions, binding: Binding | None = None) -> Any:  # fmt: skip
@@ -238,7 +253,7 @@ class NativeEngine:
         wrapped = errors.SerializationError(f"a call of {name} cannot be pickled: {error}", what="argument", reason=error)
         wrapped.__cause__ = error
         client, refs = self.client, []
-        with client.lock:
+        with shield, client.lock:
             for _ in range(max(1, options.num_returns)):
                 seq = client.owner.new_seq()
                 client.owner.put(seq, EncodeFailedMark(wrapped), None)
@@ -274,7 +289,7 @@ class NativeEngine:
         client = self.client
         name = options.name or getattr(function, "__name__", None) or type(function).__name__
         stride = max(1, options.num_returns)
-        with client.lock:
+        with shield, client.lock:
             client.check_open()
             kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=stride,
                                          machine_retries=MACHINE_RETRIES if options.max_retries >= 0 else -1)  # fmt: skip
@@ -299,7 +314,7 @@ class NativeEngine:
         if not isinstance(ref, ObjectRef):
             raise TypeError(f"cancel() takes a reference, not {type(ref).__name__}")
         if ref.owner == self.client.incarnation:
-            with self.client.lock:
+            with shield, self.client.lock:
                 self.client.owner.cancel(ref.seq, force=force, kill_after=0.0 if force else kill_after)
                 self.client.failures += 1
             self.client.flush()
@@ -314,7 +329,7 @@ class NativeEngine:
         except Exception as error:
             kind = self._broken_kind(function, options, error)
         self._dispose_ended()
-        with self.client.lock:
+        with shield, self.client.lock:
             self.client.check_open()
             record = self.client.owner.open_array(kind)
             self.client.array_items[record.stream] = []
@@ -328,7 +343,7 @@ class NativeEngine:
         name = getattr(function, "__qualname__", repr(function))
         wrapped = errors.SerializationError(f"{name} cannot be pickled: {error}", what="function", reason=error)
         wrapped.__cause__ = error
-        with self.client.lock:
+        with shield, self.client.lock:
             kind = self.client.owner.add_kind(name, process_retries=0, machine_retries=0, stride=1)
             self.client.owner.on_refused(kind.id, EncodeFailedMark(wrapped))
         return kind
@@ -339,7 +354,7 @@ class NativeEngine:
         if array is not None and array.callback is not None:
             self._callbacks.call(array.deliver)
 
-    def array_ended(self, record: machine.Array) -> None:
+    def array_ended(self, record: Array) -> None:
         """An array was dropped by the program; may be called from a finaliser."""
         self._ended_arrays.append(record)
 
@@ -347,21 +362,21 @@ class NativeEngine:
         owner = self.client.owner
         for _ in range(len(self._ended_arrays)):
             record = self._ended_arrays.popleft()
-            with self.client.lock:
+            with shield, self.client.lock:
                 if record.finished < record.count:
                     self._ended_arrays.append(record)
                 else:
                     owner.dispose_array(record)
                     self.client.array_items.pop(record.stream, None)
 
-    # -- bindings ------------------------------------------------------------------------------------------------------
+    # -- bindings -----------------------------------------------------------------------------------------------------
 
     def bind(self, *, processes: int, initializer: Callable[[], object] | None = None, max_tasks: int | None = None,
              label: str = "", ordered: bool = False) -> Binding:  # fmt: skip
         """See `Engine.bind`."""
         client = self.client
         encoded = client.values.encode_call(initializer) if initializer is not None else Encoded(b"")
-        with client.lock:
+        with shield, client.lock:
             client.check_open()
             self._binding_count += 1
             binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
@@ -416,7 +431,7 @@ class NativeEngine:
         except (errors.NodeLostError, errors.ShutdownError):
             return True
 
-    # -- the cluster -----------------------------------------------------------------------------------------------------
+    # -- the cluster --------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[dict[str, Any]]:
         """See `Engine.nodes`."""
@@ -455,7 +470,8 @@ class NativeEngine:
             return
         self._callbacks.stop()
         self.client.close("Outboard was shut down")
-        self._on_shutdown()
+        on_shutdown, self._on_shutdown = self._on_shutdown, lambda: None
+        on_shutdown()
 
 
 class NativeBinding(Binding):
@@ -473,171 +489,6 @@ class NativeBinding(Binding):
     @failed.setter
     def failed(self, value: BaseException | None) -> None:
         """Only the client says so."""
-
-
-class NativeArray:
-    """See `TaskArray`."""
-
-    def __init__(self, engine: NativeEngine, record: machine.Array) -> None:
-        self._engine = engine
-        self._record = record
-        self._items = engine.client.array_items[record.stream]
-        self._closed = False
-        self._delivering = threading.Lock()
-        self.callback: Callable[[list[Completion]], None] | None = None
-
-    def __repr__(self) -> str:
-        return repr(self._record)
-
-    def __del__(self) -> None:
-        self._engine.array_ended(self._record)
-
-    @property
-    def count(self) -> int:
-        """See `TaskArray.count`."""
-        return self._record.count
-
-    @property
-    def finished(self) -> int:
-        """See `TaskArray.finished`."""
-        return self._record.finished
-
-    def extend(self, items: Iterable[Any]) -> int:
-        """See `TaskArray.extend`."""
-        if self._closed:
-            raise ValueError("the array was closed")
-        items = items if isinstance(items, (list, tuple, range)) else list(items)
-        client = self._engine.client
-        with client.lock:
-            self._items.extend(items)
-            if client.closed_mark is None:
-                client.owner.extend(self._record, len(items))
-            else:
-                self._fail_all(len(items))
-        if self._record.cancelled or self._record.kind.refused is not None:
-            self._engine._items_arrived(self._record.stream)
-        client.flush()
-        return len(items)
-
-    def _fail_all(self, count: int) -> None:
-        record = self._record
-        first = record.count
-        record.append(count)
-        record.take_unsent()
-        record.fail(first, count, self._engine.client.closed_mark)
-
-    def close(self) -> None:
-        """See `TaskArray.close`."""
-        self._closed = True
-
-    def take(self, timeout: float | None = None) -> list[Completion]:
-        """See `TaskArray.take`."""
-        record = self._record
-        if not record.completions:
-            if record.finished == record.count:
-                return []
-            deadline = None if timeout is None else time.monotonic() + timeout
-            if not self._engine.client.wait(lambda: record.completions, deadline):  # type: ignore[arg-type,return-value]
-                raise errors.GetTimeoutError(f"no item finished within {timeout} s")
-        return self.take_nowait()
-
-    def take_nowait(self) -> list[Completion]:
-        """See `TaskArray.take_nowait`."""
-        record, engine = self._record, self._engine
-        completions: list[Completion] = []
-        decode = engine.client.values.decode
-        while record.completions:
-            try:
-                first, count, values = record.completions.popleft()
-            except IndexError:
-                break  # another thread took it
-            if isinstance(values, list):
-                for index, value in enumerate(values, first):
-                    self._items[index] = None
-                    if value[0] == 0x80:
-                        try:
-                            completions.append(Completion(index, True, decode(value)))
-                        except Exception as error:
-                            completions.append(Completion(index, False, error))
-                    else:
-                        completions.append(self._take_large(index, value))
-            else:
-                for index in range(first, first + count):
-                    self._items[index] = None
-                    completions.append(engine._completion(index, values))
-        return completions
-
-    def _take_large(self, index: int, value: bytes) -> Completion:
-        completion = self._engine._completion(index, value)
-        client = self._engine.client
-        with client.lock:
-            extra = self._record.extras.pop(index, None)
-            if extra is not None:
-                client.owner.take_extra(self._record, index, extra)
-        return completion
-
-    def cancel(self, *, kill_after: float | None = 1.0) -> None:
-        """See `TaskArray.cancel`."""
-        client = self._engine.client
-        with client.lock:
-            if client.closed_mark is None:
-                client.owner.cancel_array(self._record, kill_after=kill_after)
-        self._engine._items_arrived(self._record.stream)
-        client.flush()
-
-    def set_done_callback(self, callback: Callable[[list[Completion]], None]) -> None:
-        """See `TaskArray.set_done_callback`."""
-        self.callback = callback
-        self._engine.client.background.start()
-        self._engine._callbacks.call(self.deliver)
-
-    def deliver(self) -> None:
-        """Give what is there to the callback; in the callback thread."""
-        with self._delivering:
-            completions = self.take_nowait()
-            if completions and self.callback is not None:
-                self.callback(completions)
-
-
-class CallbackThread:
-    """One thread that runs callbacks one after the other; started with the first."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Queue a call; safe in finalisers (SimpleQueue is reentrant)."""
-        self._queue.put(function)
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="outboard-callbacks", daemon=True)
-                    self._thread.start()
-
-    def _run(self) -> None:
-        while (function := self._queue.get()) is not None:
-            try:
-                function()
-            except Exception:
-                threading.excepthook(threading.ExceptHookArgs((*__import__("sys").exc_info(), threading.current_thread())))  # type: ignore[arg-type]
-
-    def drain(self) -> None:
-        """Wait until everything queued so far has run (not from the thread itself)."""
-        if self._thread is not None and threading.current_thread() is not self._thread:
-            done = threading.Event()
-            self.call(done.set)
-            done.wait()
-
-    def stop(self) -> None:
-        """End the thread after what is queued."""
-        thread = self._thread
-        if thread is not None:
-            self._queue.put(None)
-            if threading.current_thread() is not thread:
-                thread.join()
-            self._thread = None
 
 
 class _AllReady:

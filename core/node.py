@@ -92,7 +92,7 @@ class Node:
         """Monotonic seconds, the time of all machines here."""
         return self.loop.time()
 
-    # -- links ---------------------------------------------------------------------------------------------------------
+    # -- links --------------------------------------------------------------------------------------------------------
 
     def listen(self, listener: socket.socket) -> None:
         """Take connections of processes forked from clients and workers."""
@@ -191,7 +191,7 @@ class Node:
         self._dirty.add(peer.link)
         return True
 
-    # -- frames of clients ---------------------------------------------------------------------------------------------
+    # -- frames of clients --------------------------------------------------------------------------------------------
 
     def _join(self, peer: Peer) -> None:
         """A worker becomes a client with its first nested call."""
@@ -260,7 +260,7 @@ class Node:
         if peer.incarnation == self.founder:
             self.end()
 
-    # -- frames of workers -----------------------------------------------------------------------------------------------
+    # -- frames of workers --------------------------------------------------------------------------------------------
 
     def _on_finished(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         owner = self.peers.get(destination)
@@ -302,7 +302,7 @@ class Node:
             outcome = pb.InitFailed.FromString(body).outcome
             self.dispatch.on_worker_init_failed(peer.worker, outcome, self.now())
 
-    # -- objects between processes ---------------------------------------------------------------------------------------
+    # -- objects between processes ------------------------------------------------------------------------------------
 
     def _adopt(self, adopted: Any, owner: int) -> None:
         for adoption in adopted:
@@ -340,7 +340,7 @@ class Node:
                 self.store.extents.pin(ObjectId(stored.owner, stored.seq), stored.version, destination)
         self.send(destination, Frame.ANSWER, body)
 
-    # -- ends --------------------------------------------------------------------------------------------------------------
+    # -- ends ---------------------------------------------------------------------------------------------------------
 
     def _client_left(self, peer: Peer) -> None:
         if peer.incarnation == self.founder:

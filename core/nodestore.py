@@ -55,7 +55,7 @@ class NodeStore:
             self.waiting.remove(entry)
             self.node.send(writer, Frame.SEGMENT, pb.Segment(segment=0).SerializeToString())
 
-    # -- frames ----------------------------------------------------------------------------------------------------------
+    # -- frames -------------------------------------------------------------------------------------------------------
 
     def on_lease(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """A process wants a segment to write to."""

@@ -180,7 +180,8 @@ class Settings:
         resources: custom resources of the embedded cluster, as ``"licence=2,disk=1"``.
         store_memory: room for stored objects: bytes, or a fraction of the memory. Larger keeps more results in
             memory, smaller leaves more to the programs. 30 % as in Ray.
-        log_prefix: begin each line that a task prints with function and process.
+        log_prefix: begin each line that a task prints with function, machine and process; None (unset) does so for
+            plain tasks and leaves the lines of Pools as they are, since their users expect plain output.
         start_timeout: seconds an embedded cluster may take to answer. It takes about 0.1; a loaded machine needs more.
     """
 
@@ -189,7 +190,7 @@ class Settings:
     num_gpus: float | None = _setting(None, float)
     resources: Mapping[str, float] = field(default_factory=dict, metadata={"parse": parse_amounts})
     store_memory: int | float = _setting(0.3, parse_nbytes)
-    log_prefix: bool = _setting(False, parse_flag)
+    log_prefix: bool | None = _setting(None, parse_flag)
     start_timeout: float = _setting(30.0, parse_seconds)
 
     @classmethod

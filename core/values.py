@@ -105,7 +105,7 @@ class Values:
         self._space = threading.RLock()
         self._lease, self._fetch, self._take_seq, self._hold = lease, fetch, take_seq, hold
 
-    # -- encoding --------------------------------------------------------------------------------------------------
+    # -- encoding -----------------------------------------------------------------------------------------------------
 
     def encode_value(self, value: Any, make_id: Callable[[], ObjectId], version: int, *,
                      to_origin: bool = False) -> Encoded:  # fmt: skip
@@ -237,7 +237,7 @@ class Values:
         """Bytes of extents in use that this process wrote."""
         return self._allocator.used_nbytes
 
-    # -- decoding --------------------------------------------------------------------------------------------------
+    # -- decoding -----------------------------------------------------------------------------------------------------
 
     def decode(self, body: bytes, *, writable: bool = False, pinned: bool = False) -> Any:
         """Rebuild a value from value bytes that are no error; its views keep the extent (see `collect`)."""

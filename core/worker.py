@@ -22,6 +22,7 @@ from . import engine as engines
 from .client import Client
 from .failures import as_exception, encode_error
 from .ids import ObjectId, item_object
+from .interrupts import shield
 from .native import NativeEngine
 from .process.board import Board, Slot
 from .process.lifetime import CANCEL_SIGNAL
@@ -87,7 +88,7 @@ class Worker:
                 self._preload()
         self._finish_children()
 
-    # -- start ---------------------------------------------------------------------------------------------------------
+    # -- start --------------------------------------------------------------------------------------------------------
 
     def _greet(self) -> pb.Binding:
         """Take what the node wrote before this process was forked: who I am, whom I serve, how to begin."""
@@ -151,7 +152,7 @@ class Worker:
     def _on_cancel_signal(self, signum: int, frame: FrameType | None) -> None:
         if self.in_user_code and self.slot.is_cancelled():
             self.in_user_code = False
-            raise TaskInterrupt
+            shield.interrupt(frame, TaskInterrupt)
 
     def _preload(self) -> None:
         """With nothing to do for the first time: import what the client uses, so that later tasks find it."""
@@ -162,11 +163,12 @@ class Worker:
             except Exception:
                 continue  # a task that needs it will say why
 
-    # -- kinds ---------------------------------------------------------------------------------------------------------
+    # -- kinds --------------------------------------------------------------------------------------------------------
 
-    def fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
-        """Ask the node for a kind that this worker meets for the first time."""
-        kind = self.kinds[owner, kind_id] = self._fetch_kind(owner, kind_id)
+    def fetch_kind(self, part: PacketPart, kind_id: int) -> RunningKind:
+        """Ask the node for a kind that this worker meets for the first time, with the first task of `part`."""
+        self.slot.set_running(part.owner, part.stream, part.first)  # rebuilding the function may end the process
+        kind = self.kinds[part.owner, kind_id] = self._fetch_kind(part.owner, kind_id)
         return kind
 
     def _fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
@@ -182,7 +184,7 @@ class Worker:
             failure = encode_error(error, pb.Error.FUNCTION_UNPICKLABLE, spec.name)
             return RunningKind(None, failure, spec.num_returns, spec.writable)
 
-    # -- packets -------------------------------------------------------------------------------------------------------
+    # -- packets ------------------------------------------------------------------------------------------------------
 
     def _serve(self, packet: bytes) -> None:
         submit = pb.Submit.FromString(packet)
@@ -199,16 +201,18 @@ class Worker:
         """Run one task; returns (ok, its value or the value bytes of its error)."""
         cause = pb.Error.ARGUMENT_UNPICKLABLE
         try:
+            # Before the arguments are rebuilt: that is the user's code too, and may end the process.
+            self.slot.set_running(part.owner, part.stream, index)
+            self.in_user_code = True
             if call[0] == 0x80:
                 arguments = loads(call)
             else:
                 arguments = self._decode_call(call, kind.writable)
             cause = pb.Error.RAISED
             if kind.failure:
+                self.in_user_code = False
                 return False, kind.failure
             function = kind.function
-            self.slot.set_running(part.owner, part.stream, index)
-            self.in_user_code = True
             if part.array:
                 value = function(arguments)
             else:
@@ -243,7 +247,7 @@ class Worker:
             raise error
         return self.client.values.decode(body, writable=writable, pinned=True)
 
-    # -- what tasks left behind ------------------------------------------------------------------------------------------
+    # -- what tasks left behind ---------------------------------------------------------------------------------------
 
     def adoptions(self, contained: list[ObjectId], owner: int) -> list[pb.Adoption]:
         """Pass objects of ours that a result contains, and what those contain, to the owner of the task."""
@@ -301,9 +305,9 @@ class PacketPart:
         self.owner = owner
         self.number = number
         self.is_last = is_last
-        self.kind = worker.kinds.get((owner, interval.kind)) or worker.fetch_kind(owner, interval.kind)
         self.stream = interval.stream
         self.first = interval.first
+        self.kind = worker.kinds.get((owner, interval.kind)) or worker.fetch_kind(self, interval.kind)
         self.stride = interval.stride
         self.attempt = interval.attempt
         self.array = interval.array
@@ -325,7 +329,10 @@ class PacketPart:
         for call in self.calls:
             ok, value = call_task(kind, self, index, call)
             if ok and plain:
-                body = dumps_small(value)
+                try:
+                    body = dumps_small(value)
+                except BaseException:  # SystemExit of the result's own pickling: told by the second try
+                    body = None
                 if body is not None and len(body) <= INLINE_MAX:
                     values.append(body)
                 else:
@@ -352,7 +359,7 @@ class PacketPart:
             parts = list(value)
             if len(parts) != num_returns:
                 raise ValueError(f"num_returns={num_returns}, but the task returned {len(parts)} values")
-        except Exception as error:
+        except BaseException as error:
             self.mixed = True
             self.values += [encode_error(error)] * num_returns
             return
@@ -381,9 +388,7 @@ class PacketPart:
     def _send(self, *, is_done: bool) -> None:
         worker = self.worker
         client = worker.client
-        if is_done:
-            worker.slot.clear()
-        elif not self.values:
+        if not self.values and not is_done:
             return
         if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
             client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
@@ -404,6 +409,8 @@ class PacketPart:
         done.seconds, done.mixed = now - self.sent_at, self.mixed
         with client.lock:
             worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
+        if is_done:
+            worker.slot.clear()  # not before: what a dead worker does not name, the node runs again
         if self.contained:
             client.dropped.extend(self.contained)
         if not is_done:
@@ -414,7 +421,7 @@ class PacketPart:
 def _short(value: Any) -> str:
     try:
         text = repr(value)
-    except Exception:
+    except BaseException:
         text = object.__repr__(value)
     return text if len(text) <= 200 else text[:197] + "..."
 

@@ -32,7 +32,7 @@ DEATHS_KEPT = 100
 class Hand:
     """One worker process as its node knows it."""
 
-    __slots__ = ("binding", "claim", "err", "link", "number", "out", "peer", "pid", "place", "slot", "unsent")
+    __slots__ = ("binding", "claim", "err", "kind", "link", "number", "out", "peer", "pid", "place", "slot", "unsent")
 
     def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, binding: int) -> None:
         self.number = number
@@ -43,6 +43,7 @@ class Hand:
         self.slot = slot
         self.binding = binding
         self.pid = 0
+        self.kind = (0, 0)  # owner and kind of the packet dealt last, to name who prints
         self.out: LineReader
         self.err: LineReader
         self.unsent: deque[tuple[int, bytes]] = deque()  # packets that the full claim socket did not take
@@ -97,7 +98,7 @@ class Workforce:
         except ChildProcessError:
             pass
 
-    # -- start and end -----------------------------------------------------------------------------------------------------
+    # -- start and end ------------------------------------------------------------------------------------------------
 
     def _start(self, command: commands.StartWorker) -> None:
         node = self.node
@@ -199,13 +200,14 @@ class Workforce:
             death = pb.Death(pid=hand.pid, signal=SIGKILL, host=self.node.host, worker=hand.number)
             self._bury(hand, death, machine_lost=True)
 
-    # -- packets -------------------------------------------------------------------------------------------------------------
+    # -- packets ------------------------------------------------------------------------------------------------------
 
     def _send_packet(self, command: commands.SendPacket) -> None:
         hand = self.hands[command.worker]
         intervals = command.intervals
         stamp = self._stamp
         stamp.packet, stamp.owner = command.packet, intervals[0].owner
+        hand.kind = (intervals[0].owner, intervals[0].kind)
         if intervals[0] is self.last_submit[0] and len(intervals) == 1:
             # The whole message goes on as it came; of fields that come twice the last one counts.
             packet = self.last_submit[1] + stamp.SerializeToString()
@@ -258,7 +260,7 @@ class Workforce:
                     self.node.store.extents.unpin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)
         return submit.packet
 
-    # -- words to clients ------------------------------------------------------------------------------------------------------
+    # -- words to clients ---------------------------------------------------------------------------------------------
 
     def _grant(self, command: commands.Grant) -> None:
         body = pb.Grant(kind=command.kind, credit=command.credit).SerializeToString()
@@ -294,7 +296,7 @@ class Workforce:
     def _resume(self, command: commands.Resume) -> None:
         self.node.send(self.hands[command.worker].peer.incarnation, Frame.RESUME, b"")
 
-    # -- cancel ------------------------------------------------------------------------------------------------------------------
+    # -- cancel -------------------------------------------------------------------------------------------------------
 
     def _signal_cancel(self, command: commands.SignalCancel) -> None:
         hand = self.hands[command.worker]
@@ -315,11 +317,13 @@ class Workforce:
             self.node.dispatch.on_kill_due(hand.number, hand.slot.running(), self.node.now())
             self.node.settle()
 
-    # -- output --------------------------------------------------------------------------------------------------------------------
+    # -- output -------------------------------------------------------------------------------------------------------
 
     def _print(self, hand: Hand, lines: list[str], is_stderr: bool) -> None:
+        function = self.node.kind_name(*hand.kind)
         self.node.print_lines(hand.peer.root, [
-            pb.Line(text=text, stderr=is_stderr, pid=hand.pid, worker=hand.number, host=self.node.host)
+            pb.Line(text=text, stderr=is_stderr, pid=hand.pid, worker=hand.number, host=self.node.host,
+                    function=function, binding=hand.binding)
             for text in lines
         ])  # fmt: skip
         self.node.settle()

@@ -248,7 +248,7 @@ def encode_exception(error: BaseException) -> tuple[bytes, str, str, str]:
             copied = loads(stream)
             if type(copied).__qualname__ == kind.__qualname__ and _text_of(copied) == text:
                 return stream, name, text, _traceback_of(error)
-        except (Exception, SystemExit):  # whatever an exception's own code does; the next form may do better
+        except BaseException:  # whatever an exception's own code does; the next form may do better
             continue
     return b"", name, text, _traceback_of(error)
 
@@ -267,7 +267,7 @@ def decode_exception(pickled: bytes) -> BaseException | None:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failure:
+    except BaseException as failure:
         return f"<its text cannot be made: {type(failure).__name__}>"
 
 
@@ -276,5 +276,5 @@ def _traceback_of(error: BaseException) -> str:
 
     try:
         return "".join(traceback.format_exception(error))
-    except Exception as failure:
+    except BaseException as failure:
         return f"{type(error).__name__}: <its traceback cannot be formatted: {type(failure).__name__}>\n"

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..ids import ObjectId
+from ..rpc.protos import outboard_pb2 as pb
 from .ledger import mix
 from .process import Full, Process, Program, TaskFailed, Want
 
@@ -293,7 +294,7 @@ class ClientProgram:
         process.background.start()
         spec = {"id": binding, "processes": rng.choice((1, 2)), "initializer": initializer, "eager": True,
                 "max_tasks": rng.choice((0, 0, 3)), "ordered": rng.random() < 0.2}  # fmt: skip
-        process.world.bind(process, pb_binding(spec))
+        process.world.bind(process, pb.Binding(**spec))
         kind = process.add_kind({}, retries=rng.choice((0, 3)), binding=binding)
         self.kinds.append(kind)
         self.bindings.append(binding)

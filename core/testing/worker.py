@@ -29,7 +29,7 @@ class WorkerProcess(Process):
         self.exitcode = 0
         self.signal = 0
         self.kinds: dict[tuple[int, int], pb.Kind] = {}
-        self.leaked: list[tuple[int, int]] = []  # views that a task kept in a global
+        self.child_kinds: list[Any] = []
         self.driver = object.__new__(Worker)
         self.driver.client = self.client
         self.driver.link = self.link  # type: ignore[assignment]

@@ -407,20 +407,22 @@ class Lease(_message.Message):
     def __init__(self, nbytes: _Optional[int] = ...) -> None: ...
 
 class Line(_message.Message):
-    __slots__ = ["function", "host", "pid", "stderr", "text", "worker"]
+    __slots__ = ["binding", "function", "host", "pid", "stderr", "text", "worker"]
+    BINDING_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     STDERR_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
+    binding: int
     function: str
     host: str
     pid: int
     stderr: bool
     text: str
     worker: int
-    def __init__(self, text: _Optional[str] = ..., stderr: bool = ..., pid: _Optional[int] = ..., worker: _Optional[int] = ..., function: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., stderr: bool = ..., pid: _Optional[int] = ..., worker: _Optional[int] = ..., function: _Optional[str] = ..., host: _Optional[str] = ..., binding: _Optional[int] = ...) -> None: ...
 
 class Log(_message.Message):
     __slots__ = ["dropped", "lines"]

@@ -1,0 +1,140 @@
+"""Task arrays of the native engine: what the program appends and takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from .engine import Completion
+from .interrupts import shield
+
+if TYPE_CHECKING:
+    from .native import NativeEngine
+    from .scheduler.arrays import Array
+
+
+class NativeArray:
+    """See `TaskArray`."""
+
+    def __init__(self, engine: NativeEngine, record: Array) -> None:
+        self._engine = engine
+        self._record = record
+        self._items = engine.client.array_items[record.stream]
+        self._closed = False
+        self._delivering = threading.Lock()
+        self.callback: Callable[[list[Completion]], None] | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._record)
+
+    def __del__(self) -> None:
+        self._engine.array_ended(self._record)
+
+    @property
+    def count(self) -> int:
+        """See `TaskArray.count`."""
+        return self._record.count
+
+    @property
+    def finished(self) -> int:
+        """See `TaskArray.finished`."""
+        return self._record.finished
+
+    def extend(self, items: Iterable[Any]) -> int:
+        """See `TaskArray.extend`."""
+        if self._closed:
+            raise ValueError("the array was closed")
+        items = items if isinstance(items, (list, tuple, range)) else list(items)
+        client = self._engine.client
+        with shield, client.lock:
+            self._items.extend(items)
+            if client.closed_mark is None:
+                client.owner.extend(self._record, len(items))
+            else:
+                self._fail_all(len(items))
+        if self._record.cancelled or self._record.kind.refused is not None:
+            self._engine._items_arrived(self._record.stream)
+        client.flush()
+        return len(items)
+
+    def _fail_all(self, count: int) -> None:
+        record = self._record
+        first = record.count
+        record.append(count)
+        record.take_unsent()
+        record.fail(first, count, self._engine.client.closed_mark)
+
+    def close(self) -> None:
+        """See `TaskArray.close`."""
+        self._closed = True
+
+    def take(self, timeout: float | None = None) -> list[Completion]:
+        """See `TaskArray.take`."""
+        record = self._record
+        if not record.completions:
+            if record.finished == record.count:
+                return []
+            deadline = None if timeout is None else time.monotonic() + timeout
+            if not self._engine.client.wait(lambda: record.completions, deadline):  # type: ignore[arg-type,return-value]
+                raise errors.GetTimeoutError(f"no item finished within {timeout} s")
+        return self.take_nowait()
+
+    def take_nowait(self) -> list[Completion]:
+        """See `TaskArray.take_nowait`."""
+        record, engine = self._record, self._engine
+        completions: list[Completion] = []
+        decode = engine.decode
+        while record.completions:
+            try:
+                first, count, values = record.completions.popleft()
+            except IndexError:
+                break  # another thread took it
+            if isinstance(values, list):
+                for index, value in enumerate(values, first):
+                    self._items[index] = None
+                    if value[0] == 0x80:
+                        try:
+                            completions.append(Completion(index, True, decode(value)))
+                        except Exception as error:
+                            completions.append(Completion(index, False, error))
+                    else:
+                        completions.append(self._take_large(index, value))
+            else:
+                for index in range(first, first + count):
+                    self._items[index] = None
+                    completions.append(engine._completion(index, values))
+        return completions
+
+    def _take_large(self, index: int, value: bytes) -> Completion:
+        completion = self._engine._completion(index, value)
+        client = self._engine.client
+        with shield, client.lock:
+            extra = self._record.extras.pop(index, None)
+            if extra is not None:
+                client.owner.take_extra(self._record, index, extra)
+        return completion
+
+    def cancel(self, *, kill_after: float | None = 1.0) -> None:
+        """See `TaskArray.cancel`."""
+        client = self._engine.client
+        with shield, client.lock:
+            if client.closed_mark is None:
+                client.owner.cancel_array(self._record, kill_after=kill_after)
+        self._engine._items_arrived(self._record.stream)
+        client.flush()
+
+    def set_done_callback(self, callback: Callable[[list[Completion]], None]) -> None:
+        """See `TaskArray.set_done_callback`."""
+        self.callback = callback
+        self._engine.client.background.start()
+        self._engine._callbacks.call(self.deliver)
+
+    def deliver(self) -> None:
+        """Give what is there to the callback; in the callback thread."""
+        with self._delivering:
+            completions = self.take_nowait()
+            if completions and self.callback is not None:
+                self.callback(completions)

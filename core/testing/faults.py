@@ -1,0 +1,63 @@
+"""What breaks in the first phase: processes die, stop and hang, links stall."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .process import Process
+from .worker import WorkerProcess
+
+if TYPE_CHECKING:
+    from .world import World
+
+#: Virtual seconds of the first phase at most.
+FAULT_SECONDS = 0.06
+
+
+class Faults:
+    """Breaks things at random times, and then mends what can be mended."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.ended_at = 0.0
+
+    def begin(self) -> None:
+        """Plan the first phase."""
+        world = self._world
+        if not world.with_faults:
+            return
+        for _ in range(world.rng.randint(0, 5)):
+            world.at(FAULT_SECONDS * world.rng.random(), "fault", self._strike)
+        world.at(FAULT_SECONDS, "faults end", self._end)
+
+    def _strike(self) -> None:
+        world = self._world
+        world.is_faulty = True
+        rng = world.rng
+        alive = [process for process in world.processes.values() if process.alive]
+        workers = [process for process in alive if isinstance(process, WorkerProcess)]
+        clients = [process for process in alive if not isinstance(process, WorkerProcess)]
+        what = rng.random()
+        if what < 0.5 and workers:
+            world.template.end(rng.choice(workers), 9)
+        elif what < 0.6 and len(clients) > 1:
+            world.mark("client died")
+            rng.choice(clients).die(9)
+        elif what < 0.7:
+            world.mark("template died")
+            world.template.die()
+        elif what < 0.85 and alive:
+            self._stop(rng.choice(alive))
+        elif alive:
+            rng.choice(rng.choice(alive).node_link.pipes).stall(0.03 * rng.random())
+
+    def _stop(self, process: Process) -> None:
+        process.stop()
+        world = self._world
+        world.trace(f"{process.name} is stopped")
+        world.at(3.0 * world.rng.random(), f"{process.name} goes on", process.go_on)
+
+    def _end(self) -> None:
+        world = self._world
+        world.faults_are_over = True
+        self.ended_at = world.now

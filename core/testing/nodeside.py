@@ -1,0 +1,228 @@
+"""The node of the simulated world: the real node, with models of its loop, its template and its workers' processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ..node import Node
+from ..rpc.protos import outboard_pb2 as pb
+from ..scheduler import commands
+from ..scheduler.extents import ReleasePages
+from ..workforce import Hand, Workforce
+from .links import Claim, Output, Slot, boot_parts
+from .worker import WorkerProcess
+
+if TYPE_CHECKING:
+    from .world import World
+
+#: Seconds a fork takes at most, and the report of an exit.
+FORK_SECONDS = 0.002
+
+
+class Loop:
+    """What the node asks of its event loop."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._world.now
+
+    def call_later(self, delay: float, do: Callable[..., None], *args: Any) -> None:
+        """Call after so many virtual seconds."""
+
+        def act() -> None:
+            self._world.node_touched = True
+            do(*args)
+
+        self._world.at(delay, "node timer", act)
+
+    def add_reader(self, fd: int, do: Callable[..., None], *args: Any) -> None:
+        """Nothing here has descriptors."""
+
+    def remove_reader(self, fd: int) -> None:
+        """Nothing here has descriptors."""
+
+    def stop(self) -> None:
+        """The node ends itself only for its founder, which this world does not have."""
+        raise AssertionError("the node ended")
+
+
+class Template:
+    """A template process: forks, kills and reports, each after a while; its workers die with it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.alive = True
+        self.workers: dict[int, WorkerProcess] = {}
+
+    def fork(self, place: int, worker: WorkerProcess, binding: pb.Binding) -> None:
+        """Be asked for a worker."""
+        world = self._world
+        delay = FORK_SECONDS * world.rng.random()
+        fails = world.fault(0.02)
+
+        def act() -> None:
+            if not self.alive:
+                return
+            if fails:
+                worker.alive = False
+                self._report(lambda: world.node.workforce._on_forked(place, 0, "no memory"))
+                return
+            self.workers[place] = worker
+            pid = 1000 + worker.number
+            self._report(lambda: world.node.workforce._on_forked(place, pid, ""))
+            worker.begin(binding)
+
+        world.at(delay, f"fork {worker.name}", act)
+
+    def kill(self, place: int, number: int) -> None:
+        """Be asked to end a worker's group."""
+
+        def act() -> None:
+            worker = self.workers.get(place)
+            if self.alive and worker is not None:
+                self.end(worker, number)
+
+        self._world.at(FORK_SECONDS * self._world.rng.random() * 0.1, f"kill place {place}", act)
+
+    def end(self, worker: WorkerProcess, signal: int) -> None:
+        """A worker is ended by a signal."""
+        if worker.alive:
+            worker.die(signal)
+            self.exited(worker)
+
+    def exited(self, worker: WorkerProcess) -> None:
+        """A worker's process is gone: reap and report it."""
+        place = next((place for place, other in self.workers.items() if other is worker), None)
+        worker.die(0)
+        if place is None:
+            return
+        del self.workers[place]
+        workforce = self._world.node.workforce
+        self._report(lambda: workforce._on_exited(place, 1000 + worker.number, worker.exitcode, worker.signal, 0))
+
+    def _report(self, do: Callable[[], None]) -> None:
+        def act() -> None:
+            if self.alive:
+                self._world.node_touched = True
+                do()
+
+        self._world.at(FORK_SECONDS * self._world.rng.random(), "template reports", act)
+
+    def die(self) -> None:
+        """End, and take the workers along."""
+        self.alive = False
+        for worker in list(self.workers.values()):
+            worker.die(9)
+        self.workers.clear()
+        self._world.at(FORK_SECONDS, "template lost", self._world.replace_template)
+
+    def close(self) -> None:
+        """The node lets it go."""
+
+
+class SimWorkforce(Workforce):
+    """The real workforce; only where it meets the kernel it meets models."""
+
+    def __init__(self, node: SimNode, world: World, boot: Any) -> None:
+        self.world = world
+        super().__init__(node, boot)
+
+    def _handle(self, control: Any) -> Any:
+        return self.world.template
+
+    def _start(self, command: commands.StartWorker) -> None:
+        node, world = self.node, self.world
+        client = node.peers[command.client]
+        number = command.worker
+        place = next(place for place in range(1 << 16) if place not in self.places)
+        claim, slot = Claim(world.rng.choice((2, 8, 64))), Slot()
+        worker = WorkerProcess(world, number, world.new_incarnation(), client.root, claim, slot)
+        world.add(worker)
+        link: Any = worker.node_link
+        peer = node.add_peer(link, worker.incarnation, client.root, number)
+        link.listen(lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number))
+        shared: Any = claim, slot
+        hand = self.hands[number] = self.places[place] = Hand(number, place, peer, *shared, command.binding)
+        output: Any = Output()
+        hand.out = hand.err = output
+        binding = pb.Binding.FromString(self.bindings.get((command.client, command.binding), b""))
+        self.template.fork(place, worker, binding)  # type: ignore[arg-type]
+        if not binding.initializer:
+            node.dispatch.on_worker_started(number, node.now())
+
+    def _signal_cancel(self, command: commands.SignalCancel) -> None:
+        hand = self.hands[command.worker]
+        running = hand.slot.running()
+        if running is None or running[0] != command.owner or not hand.pid:
+            return
+        for span in command.spans:
+            if running[1] == span.stream and span.first <= running[2] < span.end:
+                hand.slot.request_cancel(*running)
+                worker = self.world.processes[hand.peer.incarnation]
+                assert isinstance(worker, WorkerProcess)
+                worker.after(0.0001 * self.world.rng.random(), "signal", worker.on_signal)
+
+    def _recall(self, command: commands.Recall) -> None:
+        hand = self.hands[command.worker]
+        before = len(self.node.dispatch._tables.workers[command.worker].range.packets)
+        super()._recall(command)
+        if len(self.node.dispatch._tables.workers[command.worker].range.packets) == before and self.hands.get(hand.number):
+            self.world.mark("recall lost the race")
+
+    def lose_workers(self) -> None:
+        """The template is gone, and its workers with it."""
+        for hand in list(self.hands.values()):
+            self._bury(hand, pb.Death(pid=hand.pid, signal=9, host=self.node.host, worker=hand.number), machine_lost=True)
+
+
+class SimNode(Node):
+    """The real node over models."""
+
+    def __init__(self, world: World, cpus: int, store_nbytes: int) -> None:
+        boot: Any = SimpleNamespace(**boot_parts(lambda place: Slot()))
+        loop: Any = Loop(world)
+        settings = {"num_cpus": cpus, "num_gpus": 0, "resources": {"disk": 1}, "store_memory": store_nbytes}
+        self.workforce: SimWorkforce
+        super().__init__(loop, boot, settings)
+        self.world = world
+        self.incarnation = world.new_incarnation()
+        self.founder = 0
+        self.host = "simulated"
+        self.workforce = SimWorkforce(self, world, boot)
+        self._execute_store = self.store.execute
+        self.store.execute = self._on_store_commands  # type: ignore[method-assign]
+
+    def _on_store_commands(self, ordered: Any) -> None:
+        ordered = list(ordered)
+        for command in ordered:
+            if type(command) is ReleasePages:
+                self.world.memory.release(command.segment, command.offset)
+        self._execute_store(ordered)
+
+    def on_frames(self, peer: Any, frames: list[Any]) -> None:
+        """Handle frames, and note that this has been done."""
+        super().on_frames(peer, frames)
+        for frame_type, body, _, _ in frames:
+            self.world.credits.handled_by_node(peer.incarnation, frame_type, body)
+
+    def join_client(self, process: Any) -> None:
+        """Greet a client, as `_admit`."""
+        link = process.node_link
+        peer = self.add_peer(link, process.incarnation, process.incarnation, None)
+        peer.hello = pb.Hello(protocol=1, pid=1, incarnation=process.incarnation)
+        peer.is_client = True
+        link.listen(lambda _, frames: self.on_frames(peer, frames), lambda _, error: self._client_left(peer))
+        self.dispatch.on_client_joined(process.incarnation, process.incarnation, self.now())
+
+    def close(self) -> None:
+        """Give back what the real store holds of the system."""
+        for fd, _ in self.store._segments.values():
+            os.close(fd)
+        self.store._segments.clear()
+

@@ -1,0 +1,190 @@
+"""One seeded world: a node, its clients and workers, a clock that only events move, and the order of these events.
+
+The machines, the drivers' words, the codec and the node are the real ones; modelled are the kernel (links, claim
+sockets, board, processes, signals), shared memory, and what users' programs do. One random generator decides
+everything, so a seed is a world. In its first phase anything may break; then nothing does, and all must settle.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from hashlib import sha256
+from itertools import count
+from random import Random
+from typing import Any
+
+from ..ids import ObjectId
+from ..rpc.codec import Frame
+from ..rpc.protos import outboard_pb2 as pb
+from ..scheduler.outcomes import BindingMark
+from .checks import check_quiet, check_world
+from .credits import Credits
+from .faults import Faults
+from .memory import Memory
+from .nodeside import SimNode, Template
+from .process import Process
+from .programs import ClientProgram
+
+#: Virtual seconds in which everything must settle once faults have ended.
+SETTLE_SECONDS = 30.0
+
+#: Events of one seed at most; a world that needs more goes round in circles.
+MOST_EVENTS = 20_000
+
+#: Frames whose bytes differ from run to run: maps have no order.
+_UNORDERED = {Frame.KIND, Frame.KIND_REFUSED, Frame.WELCOME}
+
+
+class World:
+    """Everything that exists in one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = rng = Random(seed)
+        self.now = 0.0
+        self.events = 0
+        self.lines: list[str] = []
+        self.marks: Counter[str] = Counter()
+        self.with_faults = rng.random() < 0.75
+        self.faults_are_over = not self.with_faults
+        self.is_faulty = False  # something happened because of which tasks may fail
+        self.last_spec = 0
+        self.expected: dict[ObjectId, int | None] = {}
+        self.failed: set[ObjectId] = set()
+        self.processes: dict[int, Process] = {}
+        self.touched: dict[int, Process] = {}
+        self.node_touched = False
+        self._heap: list[tuple[float, int, str, Callable[[], None]]] = []
+        self._order = count()
+        self._begun: set[tuple[int, int, int, int]] = set()
+        self.memory = Memory(self)
+        self.credits = Credits(self)
+        self.template = Template(self)
+        self.node = SimNode(self, rng.choice((1, 2, 2, 4)), 4096 * rng.choice((6, 12, 64)))
+        self.programs: list[ClientProgram] = []
+        for number in range(rng.choice((1, 1, 2, 3))):
+            self._add_client(number)
+        self.faults = Faults(self)
+
+    def _add_client(self, number: int) -> None:
+        process = Process(self, f"client{number}", incarnation := self.new_incarnation(), incarnation)
+        self.add(process)
+        self.node.join_client(process)
+        process.background.start()
+        program = ClientProgram(process, self.rng)
+        self.programs.append(program)
+        process.after(0.001 * self.rng.random(), "starts", lambda: process.start(program.run()))
+
+    def new_incarnation(self) -> int:
+        """Draw the name of a process."""
+        return self.rng.getrandbits(64) | 1
+
+    def add(self, process: Process) -> None:
+        """A process exists."""
+        self.processes[process.incarnation] = process
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def at(self, delay: float, what: str, do: Callable[[], None]) -> None:
+        """Let an event happen after so many seconds."""
+        heapq.heappush(self._heap, (self.now + delay, next(self._order), what, do))
+
+    def step(self) -> bool:
+        """Let the next event happen and look at everything that it touched; False when there is none."""
+        if not self._heap:
+            return False
+        self.now, _, what, do = heapq.heappop(self._heap)
+        self.events += 1
+        self.lines.append(f"{self.now:.6f} {what}")
+        do()
+        check_world(self)
+        return True
+
+    def run(self) -> None:
+        """Live through both phases. Raises what is wrong."""
+        self.faults.begin()
+        while self.step():
+            assert self.events < MOST_EVENTS, "events without end"
+            if self.faults_are_over:
+                assert self.now < self.faults.ended_at + SETTLE_SECONDS, self._describe_stuck()
+        assert self.faults_are_over
+        check_quiet(self)
+
+    def _describe_stuck(self) -> str:
+        alive = [repr(process) for process in self.processes.values() if process.alive]
+        return "not settled: " + ", ".join(alive)
+
+    def close(self) -> None:
+        """Give back what the world holds of this machine."""
+        self.node.close()
+        self._heap.clear()
+
+    def trace(self, line: str) -> None:
+        """Note something within an event."""
+        self.lines.append(f"  {line}")
+
+    def note_frame(self, source: str, target: str, frame_type: int, body: bytes) -> None:
+        """Note a frame."""
+        content = 0 if frame_type in _UNORDERED else zlib.crc32(body)
+        self.lines.append(f"  {source}>{target} {frame_type} {len(body)} {content:08x}")
+
+    def digest(self) -> str:
+        """A number that names this course of events."""
+        return sha256("\n".join(self.lines).encode()).hexdigest()[:16]
+
+    def mark(self, what: str) -> None:
+        """Count something rare."""
+        self.marks[what] += 1
+
+    def fault(self, chance: float) -> bool:
+        """Whether something breaks now, which is noted."""
+        if self.faults_are_over or self.rng.random() >= chance:
+            return False
+        self.is_faulty = True
+        return True
+
+    # -- what processes report -----------------------------------------------------------------------------------------
+
+    def begins(self, owner: int, stream: int, index: int, attempt: int) -> None:
+        """User code of a task begins: once in each attempt."""
+        task = owner, stream, index, attempt
+        assert task not in self._begun, f"{task} begins twice"
+        self._begun.add(task)
+
+    def pins_of(self, oid: ObjectId, version: int, segment: int, offset: int) -> int:
+        """Pins that the node counts on what lies in an extent."""
+        entry = self.node.store.extents._entries.get((oid.owner, oid.seq, version))
+        return entry.pins if entry is not None and (entry.segment, entry.offset) == (segment, offset) else 0
+
+    def replace_template(self) -> None:
+        """The node has noticed that its template is gone."""
+        self.node_touched = True
+        self.template = Template(self)
+        workforce: Any = self.node.workforce
+        workforce.template = self.template
+        workforce.lose_workers()
+
+    def bind(self, process: Process, binding: pb.Binding) -> None:
+        """A client makes a binding."""
+        process.link.send(Frame.BIND, binding.SerializeToString())
+
+    def unbind(self, process: Process, binding: int, *, force: bool) -> None:
+        """A client drops a binding, as `NativeEngine`."""
+        client = process.client
+        if not force:
+            client._pump_and_send()
+        process.link.send(Frame.UNBIND, pb.Unbind(id=binding, force=force).SerializeToString())
+        if force:
+            client.fail_binding(binding, BindingMark("", b"", None))
+            for array in list(client.owner.arrays.values()):
+                if client.kind_binding[array.kind.id] == binding:
+                    client.owner.cancel_array(array, kill_after=None)
+            for seq, entry in list(client.owner.refs.owned.items()):
+                kind = getattr(entry, "kind", None)
+                if kind is not None and client.kind_binding[kind.id] == binding:
+                    client.owner.cancel(seq)
+        client.flush()
+
