@@ -5,11 +5,11 @@ Names load when they are first used: a node or worker that imports a part of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from .version import __version__
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from .actors import kill
     from .api import available_resources, cancel, cluster_resources, get, init, is_initialized, nodes, put, remote
     from .api import shutdown, wait
@@ -35,7 +35,7 @@ __all__ = [
 _HOMES = {"ObjectRef": "refs", "kill": "actors"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in __all__:
         raise AttributeError(f"module 'outboard' has no attribute {name!r}")
     from importlib import import_module

@@ -31,6 +31,9 @@ from .values import Encoded, Input
 #: Functions whose pickles are kept. A program that makes functions in a loop pays for pickling again beyond it.
 KINDS_KEPT = 512
 
+#: Seconds that a node may take for its last answer before it is left.
+FAREWELL_SECONDS = 1.0
+
 #: Retries after the loss of a machine; losses of the task's own process follow `max_retries` (protocol 4).
 MACHINE_RETRIES = 3
 
@@ -469,6 +472,11 @@ class NativeEngine:
         if os.getpid() != self.pid:
             return
         self._callbacks.stop()
+        try:
+            # A question makes the node pass on what tasks have printed; one that does not answer is not waited for.
+            self.client.ask_node(Frame.STATUS, b"", Frame.STATUS_REPLY, timeout=FAREWELL_SECONDS)
+        except errors.OutboardError:
+            pass
         self.client.close("Outboard was shut down")
         on_shutdown, self._on_shutdown = self._on_shutdown, lambda: None
         on_shutdown()

@@ -181,6 +181,10 @@ class Node:
         while dirty:
             dirty.pop().flush()
 
+    def flush_soon(self) -> None:
+        """Write what was queued outside of a batch of frames."""
+        self.loop.call_soon(self.settle)
+
     def send(self, incarnation: int, frame_type: int, body: bytes, destination: int = 0,
              fds: tuple[int, ...] = ()) -> bool:  # fmt: skip
         """Queue a frame for a peer; False when it has gone."""
@@ -263,14 +267,17 @@ class Node:
     # -- frames of workers --------------------------------------------------------------------------------------------
 
     def _on_finished(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        finished = pb.Finished.FromString(body)
         owner = self.peers.get(destination)
+        if finished.printed and peer.worker is not None:
+            self.workforce.read_output(peer.worker)
+            self.peers[peer.root].link.flush()
         if owner is not None:
             owner.link.send(Frame.FINISHED, body, destination)
             if self._is_lone:
                 owner.link.flush()  # the owner reads it while the books are done; nothing of its own comes before that
             else:
                 self._dirty.add(owner.link)
-        finished = pb.Finished.FromString(body)
         if finished.announced:
             self.store.announce(peer, finished.announced)
         if finished.adopted:

@@ -8,6 +8,7 @@ lasted `PART_SECONDS`, so that a slow item does not hold back what was done befo
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import pickle
 import select
@@ -16,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 
 from . import engine as engines
 from .client import Client
@@ -61,6 +62,19 @@ class RunningKind:
         self.writable = writable
 
 
+class TaskOutput(io.TextIOWrapper):
+    """A worker's standard stream: notes that something was printed, so that it is shown before the task's result."""
+
+    def __init__(self, worker: Worker, buffer: BinaryIO, encoding: str, errors: str | None) -> None:
+        super().__init__(buffer, encoding, errors, line_buffering=True)
+        self._worker = worker
+
+    def write(self, text: str) -> int:
+        """Write text; as for any text stream."""
+        self._worker.printed = True
+        return super().write(text)
+
+
 class Worker:
     """One worker's life, from its greeting to the end of its claim socket."""
 
@@ -72,6 +86,7 @@ class Worker:
         self.kinds: dict[tuple[int, int], RunningKind] = {}
         self.in_user_code = False
         self.preload: list[str] = []
+        self.printed = False
         self.client: Client
         self.lone = pb.Finished(packet_done=True)
         self.lone.done.add()
@@ -120,8 +135,8 @@ class Worker:
             pass
         adopt_main(hello.main_path)
         sys.argv = [hello.main_path]
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        sys.stdout = TaskOutput(self, sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
+        sys.stderr = TaskOutput(self, sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors)
         process = sys.modules.get("multiprocessing.process")
         if process is None:
             import multiprocessing.process as process  # type: ignore[no-redef]
@@ -402,6 +417,8 @@ class PacketPart:
                 with client.lock:
                     finished.adopted.extend(worker.adoptions(self.contained, self.owner))
         finished.packet = self.number
+        finished.printed = worker.printed
+        worker.printed = False
         done = finished.done[0]
         done.stream, done.first, done.attempt, done.stride = self.stream, self.first, self.attempt, self.stride
         del done.values[:]

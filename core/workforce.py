@@ -319,6 +319,12 @@ class Workforce:
 
     # -- output -------------------------------------------------------------------------------------------------------
 
+    def read_output(self, worker: int) -> None:
+        """Pass on what a worker has printed so far."""
+        hand = self.hands[worker]
+        hand.out.drain()
+        hand.err.drain()
+
     def _print(self, hand: Hand, lines: list[str], is_stderr: bool) -> None:
         function = self.node.kind_name(*hand.kind)
         self.node.print_lines(hand.peer.root, [
@@ -326,7 +332,7 @@ class Workforce:
                     function=function, binding=hand.binding)
             for text in lines
         ])  # fmt: skip
-        self.node.settle()
+        self.node.flush_soon()
 
 
 def _spans(spans: Any) -> list[pb.Span]:
