@@ -16,7 +16,7 @@ PIP := pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test check format lint types proto proto-check architecture states states-check \
-	readme-figures readme-figures-check wheel bench simulate fmt clean
+	readme-figures readme-figures-check wheel bench bench-parts simulate fmt clean
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(firstword $(MAKEFILE_LIST)) | awk -F': ' '{printf "%-22s %s\n", $$1, $$2}'
@@ -83,6 +83,9 @@ wheel: $(READY)  ## build the wheel and import every module from it
 
 bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools; PEERS=1 adds Ray
 	$(BIN)/python -m benchmarks --out build/bench.json $(ARGS)
+
+bench-parts: $(READY)  ## what each process and part costs of one call
+	@for part in client node worker codec pickles link owner dispatch segments; do $(BIN)/python -m benchmarks.parts.$$part; done
 
 simulate: $(READY)  ## drive the machines through seeds of faults (SEEDS=200)
 	$(BIN)/python -m outboard.testing.simulate --seeds $(SEEDS)

@@ -80,6 +80,7 @@ class Client:
         self.closed_mark: NodeLostMark | ShutdownMark | None = None
         self.on_closed: Callable[[], None] = lambda: None
         self.in_task: Callable[[], bool] = lambda: False
+        self.on_interrupted: Callable[[], None] = lambda: None
         self.on_settled: Callable[[ObjectId, Any], None] = lambda oid, value: None
         self.hand_over: Callable[[ObjectId, Any], None] = lambda oid, entry: None
         self.on_items: Callable[[int], None] = lambda stream: None
@@ -443,6 +444,9 @@ class Client:
                 if not self._handle_input() or (not got and deadline is not None and time.monotonic() >= deadline):
                     return False
             return True
+        except BaseException:
+            self.on_interrupted()
+            raise
         finally:
             self._unblock()
 

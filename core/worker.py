@@ -31,7 +31,7 @@ from .process.template import WorkerSetup
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
-from .scheduler.owner import is_failure
+from .scheduler.owner import Task, is_failure
 from .store import serialize
 from .store.main_module import adopt_main
 from .values import INLINE_MAX, Input
@@ -41,6 +41,9 @@ dumps_small = serialize.dumps_small
 
 #: Bytes of one packet at most; the claim socket's buffer is larger.
 PACKET_MAX = 1 << 20
+
+#: Seconds that the children of a cancelled task get to end when they are interrupted.
+CHILD_KILL_SECONDS = 1.0
 
 #: Seconds after which results of a packet that is still being run are sent.
 PART_SECONDS = 0.002
@@ -96,7 +99,7 @@ class Worker:
         binding = self._greet()
         if binding.initializer and not self._initialize(binding):
             return
-        receive, serve = self.claim.recv, self._serve
+        receive, serve = self.claim.recv, self.serve
         while packet := receive(PACKET_MAX):
             serve(packet)
             if self.preload and not select.select((self.claim,), (), (), 0)[0]:
@@ -120,6 +123,7 @@ class Worker:
         self.client = Client(self.link, welcome.you, welcome)
         self.client.in_task = lambda: self.in_user_code
         self.client.hand_over = self._hand_over_late
+        self.client.on_interrupted = self._cancel_children
         engines.install(NativeEngine(self.client))
         signal.signal(CANCEL_SIGNAL, self._on_cancel_signal)
         signal.siginterrupt(CANCEL_SIGNAL, False)
@@ -201,7 +205,8 @@ class Worker:
 
     # -- packets ------------------------------------------------------------------------------------------------------
 
-    def _serve(self, packet: bytes) -> None:
+    def serve(self, packet: bytes) -> None:
+        """Run the tasks of one packet and send their results."""
         submit = pb.Submit.FromString(packet)
         number, owner = submit.packet, submit.owner
         intervals = submit.intervals
@@ -236,6 +241,7 @@ class Worker:
             self.in_user_code = False
             return True, value
         except TaskInterrupt as interrupt:
+            self._cancel_children()
             return False, encode_error(interrupt, pb.Error.CANCELLED)
         except BaseException as error:
             self.in_user_code = False
@@ -302,6 +308,18 @@ class Worker:
             if outcome.value.HasField("stored"):
                 adopt.announced.extend(self.client.values.take_unannounced((outcome.value.stored,)))
         self.link.send(Frame.ADOPT, adopt.SerializeToString(), entry.handed_to)
+
+    def _cancel_children(self) -> None:
+        """The running task was cancelled: so are the tasks that it started."""
+        client = self.client
+        with shield, client.lock:
+            owner = client.owner
+            for seq, entry in list(owner.refs.owned.items()):
+                if isinstance(entry, Task) and entry.value is None and entry.handed_to is None:
+                    owner.cancel(seq, kill_after=CHILD_KILL_SECONDS)
+            for array in list(owner.arrays.values()):
+                owner.cancel_array(array, kill_after=CHILD_KILL_SECONDS)
+        client.flush()
 
     def _finish_children(self) -> None:
         """Before the process ends by itself: wait for what its tasks started and passed on while it ran."""

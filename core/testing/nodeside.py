@@ -13,6 +13,7 @@ from ..scheduler import commands
 from ..scheduler.extents import ReleasePages
 from ..workforce import Hand, Workforce
 from .links import Claim, Output, Slot, boot_parts
+from .mended import mend
 from .worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ class SimWorkforce(Workforce):
         hand = self.hands[command.worker]
         before = len(self.node.dispatch._tables.workers[command.worker].range.packets)
         super()._recall(command)
+        self.packet_reported(command.worker, pb.Finished())  # what the full socket did not take finds room now
         if len(self.node.dispatch._tables.workers[command.worker].range.packets) == before and self.hands.get(hand.number):
             self.world.mark("recall lost the race")
 
@@ -195,6 +197,7 @@ class SimNode(Node):
         self.founder = 0
         self.host = "simulated"
         self.workforce = SimWorkforce(self, world, boot)
+        mend(self)
         self._execute_store = self.store.execute
         self.store.execute = self._on_store_commands  # type: ignore[method-assign]
 

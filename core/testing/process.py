@@ -285,6 +285,7 @@ class Process:
             reply, _ = yield from self.ask_node(Frame.LEASE, body, Frame.SEGMENT)
             if isinstance(reply, pb.StoreFull):
                 self.world.mark("store full")
+                self.world.is_faulty = True
                 raise Full
             if reply.segment:
                 self.values.add_leased(reply.segment, reply.nbytes)

@@ -38,9 +38,9 @@ class Spec(NamedTuple):
     fault: str
 
 
-def expected_token(spec: Any, inputs: tuple[int, ...] = ()) -> int | None:
-    """What a task gives, None when it raises."""
-    if spec[6] in ("raise", "exit"):
+def expected_token(spec: Any, inputs: tuple[int, ...] = (), *, is_repeated: bool = False) -> int | None:
+    """What a task gives, None when it raises; `is_repeated`: one that raises is run again."""
+    if spec[6] in ("raise", "exit") or (spec[6] == "once" and not is_repeated):
         return None
     tokens = []
     if spec[3] == GET:
@@ -137,7 +137,11 @@ class ClientProgram:
             self.kinds.append(kind)
         if rng.random() < 0.05:
             self.kinds.append(process.add_kind({"CPU": 99 * CPU}, retries=3))
-            process.ledger.spoilt.add(self.kinds[-1].id)
+        totals = self.world.node.totals
+        for kind in self.kinds:
+            asked = process.client.kinds[kind.id].resources
+            if any(amount > totals[name] for name, amount in asked.items()):
+                process.ledger.spoilt.add(kind.id)
 
     # -- actions -------------------------------------------------------------------------------------------------------
 
@@ -154,9 +158,10 @@ class ClientProgram:
 
     def _token(self, kind: Any, spec: Spec, inputs: tuple[ObjectId, ...] = ()) -> int | None:
         given = [self.world.expected.get(oid) for oid in inputs]
-        if None in given or (spec.fault == "once" and kind.id not in self.process.client.retries):
+        if None in given:
             return None
-        return expected_token(spec, tuple(t for t in given if t is not None))
+        is_repeated = kind.id in self.process.client.retries and kind.process_retries != 0
+        return expected_token(spec, tuple(t for t in given if t is not None), is_repeated=is_repeated)
 
     def _use_buffer(self) -> Any:
         oid, descriptor = self.rng.choice(self.buffers)
@@ -235,13 +240,10 @@ class ClientProgram:
         specs = [make_spec(self.world, rng, depth=1) for _ in range(rng.choice((1, 3, 10, 80)))]
         refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.1 else ()
         process.client.array_items[array.stream] += [((tuple(spec), refs), refs) for spec in specs]
-        process.ledger.add_items(array, [self._item_token(spec) for spec in specs])
+        process.ledger.add_items(array, [expected_token(spec) for spec in specs])
         owner.extend(array, len(specs))
         process.client.flush()
         yield from ()
-
-    def _item_token(self, spec: Spec) -> int | None:
-        return None if spec.fault == "once" else expected_token(spec)
 
     def _take(self) -> Program:
         """Take what an array has finished, as `NativeArray.take`."""

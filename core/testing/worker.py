@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from ..errors import OutboardError
 from ..failures import as_exception, encode_error
 from ..ids import ObjectId, item_object
 from ..rpc.codec import Frame
@@ -97,20 +98,16 @@ class WorkerProcess(Process):
             yield Want("time", 0.0001)  # between the packet and its first item
         last = len(submit.intervals) - 1
         for position, interval in enumerate(submit.intervals):
-            part = Part(self, interval, submit.packet)
+            part = Part(self, interval, submit.owner, submit.packet)
             yield from part.run(is_last=position == last)
-        self.slot.clear()
         client = self.client
         if client.values.reader.ended or client.owner.commands or client.dropped:
             client.flush()
 
-    def kind(self, owner: int, kind_id: int) -> Program:
-        """What a kind is, asked of the node once."""
-        known = self.kinds.get((owner, kind_id))
-        if known is None:
-            request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
-            known = self.kinds[owner, kind_id] = yield from self.ask_node(Frame.GET_KIND, request, Frame.KIND)
-        return known
+    def fetch_kind(self, owner: int, kind_id: int) -> Program:
+        """Ask the node for a kind that this worker meets for the first time."""
+        request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
+        self.kinds[owner, kind_id] = yield from self.ask_node(Frame.GET_KIND, request, Frame.KIND)
 
     def arguments(self, call: bytes) -> tuple[Any, list[tuple[int, int]]]:
         """Rebuild a call: its specification, and tokens and attempts of what was given beside it."""
@@ -133,9 +130,10 @@ class WorkerProcess(Process):
 class Part:
     """One interval of a packet, as `PacketPart`."""
 
-    def __init__(self, worker: WorkerProcess, interval: pb.Interval, number: int) -> None:
+    def __init__(self, worker: WorkerProcess, interval: pb.Interval, owner: int, number: int) -> None:
         self.worker = worker
         self.interval = interval
+        self.owner = owner
         self.number = number
         self.first = interval.first
         self.sent_at = worker.world.now
@@ -151,10 +149,12 @@ class Part:
         """Run every item, and send what they gave."""
         worker, interval = self.worker, self.interval
         world = worker.world
-        kind = yield from worker.kind(interval.owner, interval.kind)
         index = self.first
+        if (self.owner, interval.kind) not in worker.kinds:
+            worker.slot.set_running(self.owner, interval.stream, index)
+            yield from worker.fetch_kind(self.owner, interval.kind)
         for position, call in enumerate(interval.calls):
-            yield from self._call(call, index, kind)
+            yield from self._call(call, index)
             worker.drop_all(keep_views=world.rng.random() < 0.1)
             index += interval.stride
             if position + 1 < len(interval.calls) and world.now - self.sent_at > PART_SECONDS:
@@ -162,13 +162,13 @@ class Part:
                 self._send(is_done=False)
         self._send(is_done=is_last)
 
-    def _call(self, call: bytes, index: int, kind: pb.Kind) -> Program:
+    def _call(self, call: bytes, index: int) -> Program:
         worker, interval = self.worker, self.interval
         try:
-            spec, inputs = worker.arguments(call)
-            worker.world.begins(interval.owner, interval.stream, index, interval.attempt)
-            worker.slot.set_running(interval.owner, interval.stream, index)
+            worker.slot.set_running(self.owner, interval.stream, index)
             worker.in_user_code = True
+            spec, inputs = worker.arguments(call)
+            worker.world.begins(self.owner, interval.stream, index, interval.attempt)
             token, refs, pages = yield from run_task(worker, spec, inputs, interval.attempt)
             worker.in_user_code = False
             for at in range(interval.stride):
@@ -180,11 +180,10 @@ class Part:
             worker.in_user_code = False
             yield from worker.unblock()
             self._fail(error, pb.Error.RAISED)
-        except Exception as error:
-            if worker.in_user_code or type(error) is AssertionError:
-                raise
+        except OutboardError as error:
+            worker.in_user_code = False
             worker.world.mark("argument lost")
-            self._fail(error, pb.Error.DEPENDENCY)
+            self._fail(error, pb.Error.ARGUMENT_UNPICKLABLE)
 
     def _fail(self, error: BaseException, cause: Any) -> None:
         self.mixed = True
@@ -194,11 +193,13 @@ class Part:
     def _encode(self, token: int, refs: tuple[ObjectId, ...], pages: int, index: int) -> Program:
         worker, interval = self.worker, self.interval
         if interval.array:
-            oid = item_object(interval.owner, interval.stream, index)
+            oid = item_object(self.owner, interval.stream, index)
         else:
-            oid = ObjectId(interval.owner, index)
+            oid = ObjectId(self.owner, index)
         if pages:
+            worker.in_user_code = True  # who waits for room gives back its CPUs
             yield from worker.make_room(pages)
+            worker.in_user_code = False
         encoded = worker.values.encode((token, interval.attempt, refs), oid, interval.attempt, refs, pages)
         self.values.append(encoded.body)
         self.mixed = self.mixed or encoded.body[0] != 0x80
@@ -215,13 +216,15 @@ class Part:
         client.flush()
         finished = pb.Finished(packet_done=is_done, packet=self.number, announced=self.announced)
         if self.contained:
-            finished.adopted.extend(worker.driver.adoptions(self.contained, interval.owner))
+            finished.adopted.extend(worker.driver.adoptions(self.contained, self.owner))
             if finished.adopted:
                 worker.world.mark("adoption")
         now = worker.world.now
         finished.done.add(stream=interval.stream, first=self.first, attempt=interval.attempt, stride=interval.stride,
                           values=self.values, seconds=now - self.sent_at, mixed=self.mixed)  # fmt: skip
-        worker.link.send(Frame.FINISHED, finished.SerializeToString(), interval.owner)
+        worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
+        if is_done:
+            worker.slot.clear()
         client.dropped.extend(self.contained)
         self.first += len(self.values)
         self.sent_at = now
