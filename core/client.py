@@ -48,6 +48,9 @@ SUBMIT_BATCH = 64
 #: Seconds a task may wait for an object before it gives back its CPUs (protocol 6).
 BLOCKED_AFTER = 0.001
 
+#: Seconds after which a blocked task looks again; any length will do.
+BLOCKED_LIMIT = 3600.0
+
 
 class ClientValues(Values):
     """Values whose references the client's machine counts."""
@@ -440,7 +443,8 @@ class Client:
                         self._block()
                         continue
                 else:
-                    got = shield.open(receive, timeout)
+                    # With a limit it waits in poll, which a cancelling signal ends; recvmsg it would only restart.
+                    got = shield.open(receive, BLOCKED_LIMIT if blocks and timeout is None else timeout)
                 if not self._handle_input() or (not got and deadline is not None and time.monotonic() >= deadline):
                     return False
             return True

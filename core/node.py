@@ -84,7 +84,8 @@ class Node:
             Frame.UNBLOCK: self._on_unblock, Frame.STARTED: self._on_started, Frame.INIT_FAILED: self._on_init_failed,
             Frame.LEASE: self.store.on_lease, Frame.MAP: self.store.on_map, Frame.ANNOUNCE: self.store.on_announce,
             Frame.FREE: self.store.on_free, Frame.UNPIN: self.store.on_unpin, Frame.FORKED: self.store.on_forked,
-            Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._route, Frame.RELEASE: self._route,
+            Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
+            Frame.RELEASE: self._on_release,
             Frame.ADOPT: self._on_adopt, Frame.STATUS: self._on_status, Frame.SHUTDOWN: self._on_shutdown,
         }  # fmt: skip
 
@@ -326,12 +327,16 @@ class Node:
         self._adopt(adopt.adopted, destination)
         self.send(destination, Frame.ADOPT, body)
 
-    def _route(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...],
-               frame_type: int | None = None) -> None:  # fmt: skip
+    def _on_borrow(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self._tell_owner(Frame.BORROW, body, destination)
+
+    def _on_release(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self._tell_owner(Frame.RELEASE, body, destination)
+
+    def _tell_owner(self, frame_type: int, body: bytes, destination: int) -> None:
         """Pass a frame about one object on to its owner, or to who took the object over."""
-        borrow = pb.Borrow.FromString(body)
-        owner = self.adopted.get(ObjectId(borrow.ref.owner, borrow.ref.seq), destination)
-        self.send(owner, frame_type or Frame.BORROW, body)
+        ref = pb.Borrow.FromString(body).ref
+        self.send(self.adopted.get(ObjectId(ref.owner, ref.seq), destination), frame_type, body)
 
     def _on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)

@@ -106,7 +106,8 @@ class Leases:
         worker.state = IDLE
         binding.spare.pop(worker.number, None)
         binding.idle[worker.number] = worker
-        if worker.tasks_left <= 0 or binding.is_refusing:
+        surplus = len(binding.idle) > PROCESSES_PER_SLOT * self._tables.resources.slots and not binding.spec.processes
+        if worker.tasks_left <= 0 or binding.is_refusing or surplus:
             self.stop(worker)
         if binding.is_closing:
             self.settle(binding)

@@ -384,6 +384,9 @@ class Owner:
             array = kind.arrays.popleft()
             self._settle_items(array, array.take_unsent(), mark)
         self.backlog.pop(kind, None)
+        if kind.wanted:
+            kind.wanted = 0
+            self.commands.append(Want(kind, 0))
 
     def on_finished(self, stream: int, first: int, attempt: int, stride: int, values: Sequence[bytes],
                     extras: Mapping[int, Extra] | None = None) -> None:  # fmt: skip
@@ -417,7 +420,7 @@ class Owner:
                 else:
                     self.counts["result of cancelled"] += 1
                     self._discard(index, range(position, position + stride), extras)
-                    self.refs.settle_owned(index, task)
+                    self.refs.drop(ObjectId(self.incarnation, index))
             index += stride
 
     def _take_extras(self, index: int, positions: range, extras: Mapping[int, Extra]) -> None:
@@ -454,8 +457,7 @@ class Owner:
             index = first + position
             if array is not None and array.is_sent(index, attempt) and not array.is_settled(index):
                 array.extras[index] = extra
-                for oid in extra.contained:
-                    self.refs.hold(oid)
+                self.put(item_object(self.incarnation, stream, index).seq, values[position], *extra)
             elif extra.stored is not None:
                 self.commands.append(Free(item_object(self.incarnation, stream, index), extra.stored))
         if array is None:
@@ -497,7 +499,7 @@ class Owner:
         kind = task.kind
         if task.state is not TaskState.SENT:  # cancelled before
             self._answered(task)
-            self.refs.settle_owned(index, task)
+            self.refs.drop(ObjectId(self.incarnation, index))
             return
         if cause is LostCause.PROCESS:
             task.process_losses += 1
@@ -587,7 +589,7 @@ class Owner:
                         self.backlog[task.kind] = None
                     else:
                         self._answered(task)
-                        self.refs.settle_owned(index, task)
+                        self.refs.drop(ObjectId(self.incarnation, index))
             else:
                 self._return_items(span)
 
@@ -644,15 +646,12 @@ class Owner:
         array.completions.clear()
         for index, extra in array.extras.items():
             self.take_extra(array, index, extra)
-            if extra.stored is not None:
-                self.commands.append(Free(item_object(self.incarnation, array.stream, index), extra.stored))
         array.extras.clear()
         self.arrays.pop(array.stream, None)
 
     def take_extra(self, array: Array, index: int, extra: Extra) -> None:
-        """The driver has rebuilt an item's value: the references inside it count for themselves now."""
-        for oid in extra.contained:
-            self.refs.drop(oid)
+        """The driver has rebuilt an item's value: its views and the references inside it count for themselves now."""
+        self.refs.drop(item_object(self.incarnation, array.stream, index))
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -663,7 +662,9 @@ class Owner:
     def _fail(self, task: Task, event: TaskEvent, mark: Any) -> None:
         was_sent = task.state is TaskState.SENT
         task.move(event)
-        if not was_sent:
+        if was_sent:
+            task.count += 1  # its entry must be found until the node has answered for it
+        else:
             inputs, held, task.inputs, task.held = task.inputs, task.held, (), ()
             task.call = None
             for oid in (*inputs, *held):

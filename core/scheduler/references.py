@@ -131,8 +131,7 @@ class References:
             return
         del self.foreign[oid]
         if foreign.adopted:
-            if foreign.stored is not None:
-                self.commands.append(Free(oid, foreign.stored))
+            self.commands.append(Free(oid, foreign.stored or 0))  # inline ones too: the node forgets who took them over
         else:
             self.commands.append(Release(oid, foreign.stored))
         self._drop_contained(foreign)

@@ -101,11 +101,6 @@ class Ledger:
         for table in (self.arrays, self.items, self.tokens, self.taken):
             table.pop(array.stream)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything has settled."""
-        return not self._tasks and not any(self.items.values())
-
     def _check_settled(self, pending: Pending) -> None:
         value = pending.entry.value
         oid = ObjectId(self._process.incarnation, pending.index)

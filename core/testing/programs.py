@@ -123,7 +123,7 @@ class ClientProgram:
             yield from rng.choice(actions)()
             if rng.random() < 0.4:
                 yield Want("time", 0.003 * rng.random())
-        yield from process.wait(lambda: process.ledger.is_empty)
+        yield from process.wait(lambda: process.client.owner.unanswered == 0)
         yield from self._let_go()
 
     def _make_kinds(self) -> None:
