@@ -772,6 +772,7 @@ class Client:
         self._turn = threading.RLock()
         self.background.abandon()
         self.link.close()
+        self.values.close()
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
@@ -786,7 +787,7 @@ class Client:
                     for entry in self.owner.refs.owned.values():
                         entry.value = mark
                 self.link.close()
-                self.values.reader.forget()
+                self.values.close()
 
 
 class ItemSender:

@@ -123,6 +123,9 @@ class NativeEngine:
             if entry is None:
                 if oid.owner == client.incarnation:
                     raise errors.ObjectLostError(f"{ref!r} was released already")
+                maker = ref.hold
+                if maker is not self and isinstance(maker, NativeEngine) and maker.pid == self.pid:
+                    return maker._entry(ref)  # of a cluster that this process has lost or shut down
                 client.owner.refs.hold(oid)  # a reference inherited through a fork: borrowed from its first use on
                 entry = client.owner.refs.find(oid)
             if entry is not None and entry.value is None:

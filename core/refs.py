@@ -42,6 +42,11 @@ class ObjectRef:
         # May run in any thread, under any lock and at interpreter exit: one append, nothing else.
         self._hold.dropped.append((self.owner, self.seq))
 
+    @property
+    def hold(self) -> Hold:
+        """The engine that made the reference."""
+        return self._hold
+
     def hex(self) -> str:
         """Give the id as 32 hexadecimal digits."""
         return ObjectId(self.owner, self.seq).hex()

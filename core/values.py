@@ -116,7 +116,7 @@ class Values:
         small = serialize.dumps_small(value)
         if small is not None and len(small) <= INLINE_MAX:
             return Encoded(small)
-        pickled = serialize.dumps(value, to_origin=to_origin)
+        pickled = serialize.Pickled(small, [], []) if small is not None else serialize.dumps(value, to_origin=to_origin)
         total = len(pickled.stream) + sum(b.raw().nbytes for b in pickled.buffers)
         refs = tuple(pickled.refs)
         if total <= INLINE_MAX:
@@ -129,11 +129,10 @@ class Values:
 
     def encode_call(self, call: Any, inputs: int = 0) -> Encoded:
         """Encode the arguments of a task; each large buffer is an object of its own, stored once while in use."""
-        if not inputs:
-            small = serialize.dumps_small(call)
-            if small is not None and len(small) <= INLINE_MAX:
-                return Encoded(small)
-        pickled = serialize.dumps(call)
+        small = serialize.dumps_small(call) if not inputs else None
+        if small is not None and len(small) <= INLINE_MAX:
+            return Encoded(small)
+        pickled = serialize.Pickled(small, [], []) if small is not None else serialize.dumps(call)
         refs = tuple(pickled.refs)
         if len(pickled.stream) > INLINE_MAX:
             oid = ObjectId(self.incarnation, self._take_seq())
@@ -283,6 +282,12 @@ class Values:
             elif self._hold(ObjectId(d.owner, d.seq)):
                 live.opens += 1
         return opened
+
+    def close(self) -> None:
+        """Close the descriptors of all segments (at the end, or in a forked child); views stay valid."""
+        self.reader.forget()
+        for writer in list(self._writers.values()):
+            writer.close()
 
     def live(self) -> list[pb.Descriptor]:
         """Descriptors of the extents that views of this process show now."""

@@ -52,15 +52,25 @@ def note_reference(oid: ObjectId) -> None:
 
 
 def dumps_small(value: Any) -> bytes | None:
-    """Pickle a value that plain pickle can, without large buffers and references; else None: take ``dumps``."""
+    """Pickle a value that plain pickle can, without large buffers and references; else None: take ``dumps``.
+
+    The stream itself may be of any length.
+    """
     _collector.met_reference = False
     try:
         stream = pickle.dumps(value, 5, buffer_callback=_refuse_large)
     except Exception:
         return None
-    if len(stream) >= BUFFER_MIN or b"__main__" in stream or _collector.met_reference:
+    if b"__main__" in stream or _collector.met_reference:
+        return None
+    if len(stream) >= BUFFER_MIN and _may_hide_buffers(stream):
         return None
     return stream
+
+
+def _may_hide_buffers(stream: bytes) -> bool:
+    """Whether a stream names types whose buffers stay in it by themselves: strided arrays, tensors."""
+    return b"_reconstruct" in stream or b"torch" in stream
 
 
 def _refuse_large(buffer: pickle.PickleBuffer) -> bool:
@@ -111,7 +121,7 @@ def _dumps_plain(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
     buffers, keep = buffer_keeper()
     stream = pickle.dumps(value, 5, buffer_callback=keep)
     # Only pickle itself knows which types a value holds, so a second pass is taken when a large stream names them.
-    if len(stream) >= BUFFER_MIN and (b"_reconstruct" in stream or b"torch" in stream):
+    if len(stream) >= BUFFER_MIN and _may_hide_buffers(stream):
         buffers, keep = buffer_keeper()
         file = io.BytesIO()
         pickler = pickle.Pickler(file, 5, buffer_callback=keep)

@@ -34,9 +34,9 @@ class Faults:
         world = self._world
         world.is_faulty = True
         rng = world.rng
-        alive = [process for process in world.processes.values() if process.alive]
-        workers = [process for process in alive if isinstance(process, WorkerProcess)]
-        clients = [process for process in alive if not isinstance(process, WorkerProcess)]
+        workers = list(world.template.workers.values())
+        clients = [p for p in world.processes.values() if p.alive and not isinstance(p, WorkerProcess)]
+        alive = [*clients, *workers]
         what = rng.random()
         if what < 0.5 and workers:
             world.template.end(rng.choice(workers), 9)

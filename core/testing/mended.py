@@ -18,6 +18,13 @@ def mend(node: Any) -> None:
         owner = node.adopted.get(ObjectId(release.ref.owner, release.ref.seq), destination)
         node.send(owner, Frame.RELEASE, body)
 
+    note_adopted = node._adopt
+
+    def adopt(adopted: Any, owner: int) -> None:
+        if owner in node.peers:
+            note_adopted(adopted, owner)
+
+    node._adopt = adopt
     node._handlers[Frame.RELEASE] = route_release
     node.store.review_waiting = lambda: review_waiting(node.store)
 

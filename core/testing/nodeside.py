@@ -58,13 +58,19 @@ class Template:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._last = 0.0
         self.alive = True
         self.workers: dict[int, WorkerProcess] = {}
+
+    def _request(self, what: str, do: Callable[[], None]) -> None:
+        """Requests are done in the order in which they were made."""
+        world = self._world
+        self._last = max(self._last, world.now + FORK_SECONDS * world.rng.random() ** 2)
+        world.at(self._last - world.now, what, do)
 
     def fork(self, place: int, worker: WorkerProcess, binding: pb.Binding) -> None:
         """Be asked for a worker."""
         world = self._world
-        delay = FORK_SECONDS * world.rng.random()
         fails = world.fault(0.02)
 
         def act() -> None:
@@ -79,7 +85,7 @@ class Template:
             self._report(lambda: world.node.workforce._on_forked(place, pid, ""))
             worker.begin(binding)
 
-        world.at(delay, f"fork {worker.name}", act)
+        self._request(f"fork {worker.name}", act)
 
     def kill(self, place: int, number: int) -> None:
         """Be asked to end a worker's group."""
@@ -89,7 +95,7 @@ class Template:
             if self.alive and worker is not None:
                 self.end(worker, number)
 
-        self._world.at(FORK_SECONDS * self._world.rng.random() * 0.1, f"kill place {place}", act)
+        self._request(f"kill place {place}", act)
 
     def end(self, worker: WorkerProcess, signal: int) -> None:
         """A worker is ended by a signal."""

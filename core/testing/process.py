@@ -14,7 +14,7 @@ from ..ids import ObjectId
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler.owner import is_failure
-from .ledger import Ledger, legit_token
+from .ledger import Ledger, is_right
 from .links import NodeLink, ProcessLink
 from .memory import SimValues
 
@@ -106,6 +106,8 @@ class Process:
         self.refs: list[ObjectId] = []  # references that the program holds, one entry each
         self.views: list[tuple[int, int]] = []
         self.main: Program | None = None
+        self.is_shielded = False  # signal handlers may not raise now
+        self.pending: BaseException | None = None  # what one would have raised
         self.turn = 0  # counts resumptions, so that late timers are recognised
         self._wants = Want("nothing")
         self._deferred: list[Callable[[], None]] = []
@@ -171,9 +173,11 @@ class Process:
             self._resume(True)
 
     def throw(self, error: BaseException) -> None:
-        """A signal handler raises in the program."""
+        """A signal handler raises in the program, as soon as it may."""
         program = self.main
-        if program is not None:
+        if self.is_shielded:
+            self.pending = error
+        elif program is not None:
             self._advance(lambda: program.throw(error))
 
     def has_claim(self) -> bool:
@@ -227,10 +231,11 @@ class Process:
     def serve_input(self) -> None:
         """Handle what has come, for a program that is not waiting for it."""
         if self.link.has_input and self._wants.what != "input":
-            self._handle_input()
+            self.handle_input()
             self.wake("input")
 
-    def _handle_input(self) -> None:
+    def handle_input(self) -> None:
+        """Handle what has come. Raises Gone when the link has ended."""
         if not self.client._handle_input():
             raise Gone
 
@@ -244,7 +249,7 @@ class Process:
             left = None if deadline is None else max(0.0, deadline - self.world.now)
             may_block = self.in_user_code and not client._told_blocked and (left is None or left > BLOCKED_AFTER)
             if self.link.has_input or (yield Want("input", BLOCKED_AFTER if may_block else left)):
-                self._handle_input()
+                self.handle_input()
             elif may_block:
                 client._block()
                 self.world.mark("blocked")
@@ -263,10 +268,14 @@ class Process:
             return
         client._replies.pop(Frame.RESUME, None)
         client.link.send(Frame.UNBLOCK, b"")
+        self.is_shielded = True
         while Frame.RESUME not in client._replies:
             if self.link.has_input or (yield Want("input")):
-                self._handle_input()
-        client._told_blocked = False
+                self.handle_input()
+        client._told_blocked = self.is_shielded = False
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            raise pending
 
     # -- what programs do, as the native engine ------------------------------------------------------------------------
 
@@ -321,7 +330,8 @@ class Process:
             self.ledger.check_failure(oid, entry.value)
             raise TaskFailed(str(oid))
         token, _, refs = self.open_value(entry.value, pinned=False)
-        assert legit_token(self.world.expected.get(oid), token), f"{oid} is {token}, not {self.world.expected.get(oid)}"
+        expected = self.world.expected.get(oid)
+        assert is_right(self.world, expected, token), f"{oid} is {token}, not {expected}"
         return token, refs
 
     def open_value(self, body: bytes, *, pinned: bool) -> Any:

@@ -72,6 +72,7 @@ def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], attempt: int) 
     yield Want("time", seconds)
     if fault == "exit":
         worker.exitcode = 7
+        worker.world.is_faulty = True
         worker.world.template.exited(worker)
         yield Want("nothing")
     if fault == "raise" or (fault == "once" and attempt == 1):
@@ -131,9 +132,10 @@ class ClientProgram:
         demands: list[dict[str, int]] = [{"CPU": CPU}, {"CPU": CPU // 2}, {}, {"CPU": 2 * CPU}, {"CPU": CPU, "disk": CPU}]
         self.kinds.append(process.add_kind(demands[0], retries=3))
         for _ in range(rng.randint(1, 2)):
-            kind = process.add_kind(rng.choice(demands), retries=rng.choice((0, 3, -1)), returns=rng.choice((1, 1, 2)),
+            retries = rng.choice((0, 3, -1))
+            kind = process.add_kind(rng.choice(demands), retries=retries, returns=rng.choice((1, 1, 2)),
                                     machine_retries=rng.choice((3, 3, 0)),
-                                    retry_exceptions=rng.random() < 0.3)  # fmt: skip
+                                    retry_exceptions=retries >= 0 and rng.random() < 0.3)  # fmt: skip
             self.kinds.append(kind)
         if rng.random() < 0.05:
             self.kinds.append(process.add_kind({"CPU": 99 * CPU}, retries=3))

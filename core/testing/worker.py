@@ -220,7 +220,10 @@ class Part:
         client = worker.client
         client.flush()
         finished = pb.Finished(packet_done=is_done, packet=self.number, announced=self.announced)
-        if self.contained:
+        if self.contained and self.owner == worker.incarnation:
+            # Our own task's result: it must hold them before it has come back to us.
+            client.owner.refs.contain(client.owner.refs.owned[self.first], tuple(self.contained))
+        elif self.contained:
             finished.adopted.extend(worker.driver.adoptions(self.contained, self.owner))
             for adoption in finished.adopted:
                 worker.world.mark("adoption")

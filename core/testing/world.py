@@ -111,7 +111,20 @@ class World:
             if self.faults_are_over:
                 assert self.now < self.faults.ended_at + SETTLE_SECONDS, self._describe_stuck()
         assert self.faults_are_over
+        self._read_out()
         check_quiet(self)
+
+    def _read_out(self) -> None:
+        """Let workers handle what they would find with their next task, and let go what their last one left in globals."""
+        for process in self.processes.values():
+            if process.alive:
+                process.drop_all()
+                process.client.flush()
+        while self.step() or any(process.alive and process.link.has_input for process in self.processes.values()):
+            for process in self.processes.values():
+                if process.alive and process.link.has_input:
+                    self.touched[process.incarnation] = process
+                    process.handle_input()
 
     def _describe_stuck(self) -> str:
         alive = [repr(process) for process in self.processes.values() if process.alive]

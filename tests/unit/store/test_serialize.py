@@ -28,7 +28,7 @@ def copied(value: Any) -> Any:
     return loads(pickled.stream, [bytearray(buffer) for buffer in pickled.buffers])
 
 
-@pytest.mark.parametrize("value", [((1,), {}), None, "text", {"a": [1.5, b"x"]}, np.float64(2)])
+@pytest.mark.parametrize("value", [((1,), {}), None, "text", {"a": [1.5, b"x"]}, np.float64(2), "x" * BUFFER_MIN])
 def test_small_values_take_the_short_way(value: Any) -> None:
     stream = dumps_small(value)
     assert stream is not None and stream[0] == 0x80
@@ -37,7 +37,8 @@ def test_small_values_take_the_short_way(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [np.zeros(BUFFER_MIN), "x" * BUFFER_MIN, "__main__", lambda: 1, Reference(ObjectId(1, 2))]
+    "value",
+    [np.zeros(BUFFER_MIN), np.zeros((BUFFER_MIN, 2))[:, 0], "__main__", lambda: 1, Reference(ObjectId(1, 2))],
 )
 def test_other_values_are_left_to_the_full_way(value: Any) -> None:
     assert dumps_small(value) is None
