@@ -25,13 +25,14 @@ from .frames import (
     add_interval,
     answer_bytes,
     complete_call,
+    read_adoption,
     read_extra,
     read_extras,
     read_spans,
     refs_body,
     write_spans,
 )
-from .ids import PLAIN_STREAM, ObjectId
+from .ids import PLAIN_STREAM, ObjectId, Span
 from .interrupts import shield
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
@@ -141,7 +142,7 @@ class Client:
         """Take note of references and views that ended, in whatever thread they did. Under the lock."""
         refs, dropped = self.owner.refs, self.dropped
         while dropped:
-            refs.drop(ObjectId(*dropped.popleft()))
+            refs.drop(dropped.popleft())
         if self.values.reader.ended:
             pins: list[tuple[ObjectId, int]] = []
             for ended in self.values.collect():
@@ -298,6 +299,11 @@ class Client:
             case references.ReleaseTo(oid, owner):
                 release = pb.Borrow(ref=_ref(oid), borrower=self.incarnation)
                 self.send(Frame.RELEASE, release.SerializeToString(), owner)
+            case references.Forward(oid, borrower, owner, is_release):
+                borrow = pb.Borrow(ref=_ref(oid), borrower=borrower)
+                self.send(Frame.RELEASE if is_release else Frame.BORROW, borrow.SerializeToString(), owner)
+            case references.Unpin(oid, version):
+                self.unpin([(oid, version)])
             case _:
                 raise errors.InternalError(f"unknown command {command!r}")
 
@@ -584,12 +590,19 @@ class Client:
         lost = pb.Lost.FromString(body)
         cause = LostCause(lost.cause)
         death = lost.death if lost.HasField("death") else None
-        mark = BindingMark("", lost.outcome, death) if cause is LostCause.BINDING else None
         self.failures += 1
-        self.owner.on_lost(cause, read_spans(lost.spans), death, mark)
+        for span in read_spans(lost.spans):
+            mark = self._binding_mark(span, lost.outcome, death) if cause is LostCause.BINDING else None
+            self.owner.on_lost(cause, (span,), death, mark)
         for span in lost.spans:
             if span.stream:
                 self.on_items(span.stream)
+
+    def _binding_mark(self, span: Span, outcome: bytes, death: Any) -> Any:
+        """Say why the node did not take these: it has refused their kind, or their binding takes nothing more."""
+        of: Any = self.owner.arrays.get(span.stream) if span.stream else self.owner.refs.owned.get(span.first)
+        kind = getattr(of, "kind", None)
+        return kind.refused if kind is not None and kind.refused is not None else BindingMark("", outcome, death)
 
     def _on_returned(self, body: bytes, fds: tuple[int, ...]) -> None:
         self.owner.on_returned(read_spans(pb.Returned.FromString(body).spans))
@@ -642,19 +655,9 @@ class Client:
 
     def _on_answer(self, body: bytes, fds: tuple[int, ...]) -> None:
         answer = pb.Answer.FromString(body)
-        self._set_foreign(ObjectId(answer.ref.owner, answer.ref.seq), answer.value)
-
-    def _set_foreign(self, oid: ObjectId, value: bytes) -> None:
-        extra = read_extra(value) if value[:1] == b"\x0a" else None
-        foreign = self.owner.refs.foreign.get(oid)
-        if foreign is not None and extra is not None:
-            self.owner.refs.contain(foreign, extra.contained)
-        if value[:1] == b"\x12":
+        if answer.value[:1] == b"\x12":
             self.failures += 1
-        stored = extra.stored if extra is not None else None
-        if foreign is None and stored is not None:
-            self.unpin([(oid, stored)])  # nobody waits for it any more
-        self.owner.set_value(oid, value, stored)
+        self.owner.on_answered(ObjectId(answer.ref.owner, answer.ref.seq), answer.value, read_extra(answer.value))
 
     def _on_borrow(self, body: bytes, fds: tuple[int, ...]) -> None:
         borrow = pb.Borrow.FromString(body)
@@ -671,23 +674,15 @@ class Client:
         self._adopt(pb.Adopt.FromString(body).adopted)
 
     def _adopt(self, adopted: Any) -> None:
-        for adoption in adopted:
-            oid = ObjectId(adoption.ref.owner, adoption.ref.seq)
-            value = None if adoption.pending else adoption.value
-            foreign = self.owner.refs.foreign.get(oid)
-            if foreign is None or not foreign.adopted:
-                self.owner.refs.on_adopted(oid, None, None)
-            if adoption.borrower:
-                self.owner.refs.on_borrowed(oid, adoption.borrower)
-            if value is not None:
-                self._set_foreign(oid, value)
+        adoptions = [read_adoption(adoption) for adoption in adopted]
+        self.failures += sum(adoption.value is not None and adoption.value[:1] == b"\x12" for adoption in adoptions)
+        self.owner.on_adopted(adoptions)
+        self.dropped.extend(adoption.oid for adoption in adoptions if adoption.borrower == self.incarnation)
 
     def _on_owner_lost(self, body: bytes, fds: tuple[int, ...]) -> None:
         lost = pb.Peer.FromString(body).incarnation
         self.failures += 1
-        for oid, foreign in list(self.owner.refs.foreign.items()):
-            if oid.owner == lost and foreign.value is None:
-                self.owner.set_value(oid, OwnerLostMark(lost), None)
+        self.owner.on_owner_lost(lost, OwnerLostMark(lost))
 
     def _on_log(self, body: bytes, fds: tuple[int, ...]) -> None:
         self._lines.append(pb.Log.FromString(body))
@@ -805,9 +800,12 @@ class ItemSender:
         self.encoded: dict[int, Encoded] = {}
 
     def run(self) -> None:
-        """Send items until all are sent or the window of bytes is full; within a shield, open while user code pickles."""
+        """Send items until all are sent, the window of bytes is full or nobody wants them.
+
+        Within a shield, which is open while user code pickles.
+        """
         items = self.client.array_items.get(self.array.stream)
-        while self.start < self.end:
+        while self.start < self.end and not self.array.cancelled:
             try:
                 shield.open(self._encode, items)
             except (Exception, SystemExit) as error:  # SystemExit: of the item's own pickling

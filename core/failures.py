@@ -69,6 +69,8 @@ def _caused(exception: BaseException, error: pb.Error) -> BaseException:
 def _from_mark(mark: Any, name: str) -> BaseException | None:
     if isinstance(mark, outcomes.LostMark):
         return _lost(mark)
+    if isinstance(mark, outcomes.PoisonMark):
+        return _poisoned(mark)
     if isinstance(mark, outcomes.CancelledMark):
         return errors.TaskCancelledError(f"{mark.name or name or 'the task'} was cancelled")
     if isinstance(mark, outcomes.RefusedMark):
@@ -87,6 +89,8 @@ def _from_mark(mark: Any, name: str) -> BaseException | None:
         return errors.ShutdownError(mark.reason)
     if isinstance(mark, outcomes.OwnerLostMark):
         return errors.OwnerLostError(f"the process {mark.owner:016x} that owned the object ended before it passed it on")
+    if isinstance(mark, outcomes.ReleasedMark):
+        return errors.ObjectLostError(mark.reason)
     if isinstance(mark, outcomes.EncodeFailedMark):
         return mark.error
     return None
@@ -110,13 +114,23 @@ def _lost(mark: outcomes.LostMark) -> BaseException:
     )
 
 
+def _poisoned(mark: outcomes.PoisonMark) -> BaseException:
+    last = _lost(outcomes.LostMark(outcomes.LostCause.PROCESS, mark.name, None, 1, mark.death))
+    return errors.WorkerLostError(
+        f"{mark.name} was not started again: its last {mark.deaths} runs each ended their worker. The last one: {last}",
+        task=mark.name,
+        may_have_run=False,
+        attempts=0,
+    )
+
+
 def _binding(mark: outcomes.BindingMark) -> BaseException:
     if mark.outcome:
         error = as_exception(mark.outcome)
         if error is not None:
             return error
     if mark.death is not None and mark.death.pid:
-        return _lost(outcomes.LostMark(outcomes.LostCause.BINDING, f"initializer of {mark.label}", None, 1, mark.death))  # type: ignore[arg-type]
+        return _lost(outcomes.LostMark(outcomes.LostCause.BINDING, f"initializer of {mark.label}", None, 1, mark.death))
     return errors.TaskCancelledError(f"the workers of {mark.label or 'the pool'} were let go before it ran")
 
 

@@ -9,7 +9,7 @@ from .failures import encode_error
 from .ids import ObjectId, Span
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import outcomes
-from .scheduler.owner import Extra, Kind, Task
+from .scheduler.owner import Adopted, Extra, Kind, Task
 from .values import Encoded
 
 _EMPTY: tuple[Any, ...] = ()
@@ -72,19 +72,27 @@ def read_extras(values: list[bytes]) -> dict[int, Extra]:
     """Find the results that lie in the store or contain references, by position."""
     extras: dict[int, Extra] = {}
     for position, value in enumerate(values):
-        if value[:1] == b"\x0a":
-            extra = read_extra(value)
-            if extra is not None:
-                extras[position] = extra
+        extra = read_extra(value)
+        if extra is not None:
+            extras[position] = extra
     return extras
 
 
 def read_extra(value: bytes) -> Extra | None:
     """Say what a value has beside its bytes, if anything."""
+    if value[:1] != b"\x0a":
+        return None
     parcel = pb.Outcome.FromString(value).value
     stored = parcel.stored.version if parcel.HasField("stored") else None
     contained = tuple(ObjectId(r.owner, r.seq) for r in parcel.refs)
     return Extra(stored, contained) if stored is not None or contained else None
+
+
+def read_adoption(adoption: pb.Adoption) -> Adopted:
+    """One object that passes into this process's ownership."""
+    value = None if adoption.pending else adoption.value
+    extra = read_extra(value) if value is not None else None
+    return Adopted(ObjectId(adoption.ref.owner, adoption.ref.seq), value, extra, adoption.borrower)
 
 
 def read_spans(spans: Iterable[pb.Span]) -> list[Span]:

@@ -6,6 +6,7 @@ worker for ever. A task or object is named by its owner's incarnation and a numb
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 #: Resource amounts are integers of this fraction of a unit, so that sums of fractions are exact. 10,000 as in Ray.
@@ -13,6 +14,9 @@ RESOURCE_UNIT = 10_000
 
 #: Stream of plain tasks; every other stream is one task array.
 PLAIN_STREAM = 0
+
+#: Stands for the version of an object that lies in no extent, where the node is told of its end.
+NO_EXTENT = (1 << 32) - 1
 
 
 class ObjectId(NamedTuple):
@@ -31,7 +35,8 @@ def item_object(owner: int, stream: int, index: int) -> ObjectId:
     return ObjectId(owner, 1 << 63 | stream << 40 | index)
 
 
-class Span(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Span:
     """``count`` consecutive tasks of one stream and attempt: indices first, first + stride, …"""
 
     stream: int

@@ -509,6 +509,7 @@ class _AllReady:
         self.client, self.entries = client, entries
         self.next = 0
         self.failures = -1
+        self.has_failed = False  # kept: it is asked more than once
 
     def __call__(self) -> bool:
         entries, position = self.entries, self.next
@@ -519,8 +520,8 @@ class _AllReady:
             return True
         if self.failures != self.client.failures:
             self.failures = self.client.failures
-            return any(e.value is not None and machine.is_failure(e.value) for e in entries)
-        return False
+            self.has_failed = any(e.value is not None and machine.is_failure(e.value) for e in entries)
+        return self.has_failed
 
 
 def _take_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, tuple[ObjectId, ...]]:

@@ -313,12 +313,18 @@ class Node:
     # -- objects between processes ------------------------------------------------------------------------------------
 
     def _adopt(self, adopted: Any, owner: int) -> None:
+        is_gone = owner not in self.peers
         for adoption in adopted:
+            if adoption.borrower == owner:
+                continue  # a task of its own: nothing passes
             oid = ObjectId(adoption.ref.owner, adoption.ref.seq)
-            self.adopted[oid] = owner
+            if not is_gone:
+                self.adopted[oid] = owner
             if adoption.value[:1] == b"\x0a":
                 stored = pb.Outcome.FromString(adoption.value).value.stored
-                if stored.nbytes:
+                if stored.nbytes and is_gone:
+                    self.store.extents.on_freed(oid.owner, oid.seq, stored.version)
+                elif stored.nbytes:
                     self.store.extents.on_handed_over(oid, stored.version, owner)
 
     def _on_adopt(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:

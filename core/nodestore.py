@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .ids import ObjectId
+from .ids import NO_EXTENT, ObjectId
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.extents import DropSegment, Extents, Reclaim, ReleasePages
@@ -130,7 +130,8 @@ class NodeStore:
     def on_free(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """An owner's counts are zero."""
         for ref in pb.Refs.FromString(body).refs:
-            self.extents.on_freed(ref.owner, ref.seq, ref.version)
+            if ref.version != NO_EXTENT:
+                self.extents.on_freed(ref.owner, ref.seq, ref.version)
             self.node.adopted.pop(ObjectId(ref.owner, ref.seq), None)
 
     def on_unpin(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:

@@ -20,12 +20,14 @@ from types import FrameType
 from typing import Any, BinaryIO
 
 from . import engine as engines
+from . import forks
 from .client import Client
 from .failures import as_exception, encode_error
 from .ids import ObjectId, item_object
 from .interrupts import shield
 from .native import NativeEngine
 from .process.board import Board, Slot
+from .process.birth import flush_streams
 from .process.lifetime import CANCEL_SIGNAL
 from .process.template import WorkerSetup
 from .rpc.codec import Frame
@@ -86,6 +88,7 @@ class Worker:
         self.link = BlockingLink(setup.link)
         self.slot: Slot = Board(setup.board_fd).slot(setup.worker)
         self.number = setup.worker
+        self.pid = os.getpid()
         self.kinds: dict[tuple[int, int], RunningKind] = {}
         self.in_user_code = False
         self.preload: list[str] = []
@@ -124,7 +127,9 @@ class Worker:
         self.client.in_task = lambda: self.in_user_code
         self.client.hand_over = self._hand_over_late
         self.client.on_interrupted = self._cancel_children
-        engines.install(NativeEngine(self.client))
+        engine = NativeEngine(self.client)
+        engines.install(engine)
+        forks.watch(engine)
         signal.signal(CANCEL_SIGNAL, self._on_cancel_signal)
         signal.siginterrupt(CANCEL_SIGNAL, False)
         return binding
@@ -245,9 +250,24 @@ class Worker:
             return False, encode_error(interrupt, pb.Error.CANCELLED)
         except BaseException as error:
             self.in_user_code = False
+            if self.client.closed_mark is not None:
+                self.leave_fork(error)
             if cause == pb.Error.RAISED and error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                 error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
             return False, encode_error(error, cause)
+
+    def leave_fork(self, error: BaseException | None) -> None:
+        """End a child that a task has forked and that comes back from the task; does nothing in the worker itself."""
+        if os.getpid() == self.pid:
+            return
+        code = 0
+        if isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        elif error is not None:
+            sys.excepthook(type(error), error, error.__traceback__)
+            code = 1
+        flush_streams()
+        os._exit(code & 0xFF)
 
     def _decode_call(self, call: bytes, writable: bool) -> Any:
         values = self.client.values
@@ -275,6 +295,11 @@ class Worker:
         adoptions = []
         refs = self.client.owner.refs
         mine = self.client.incarnation
+        if owner == mine:  # a task of our own: we hold what its result contains until that has come back to us
+            for oid in contained:
+                self.client.hold(oid)
+            refs_of = [pb.Ref(owner=oid.owner, seq=oid.seq) for oid in contained]
+            return [pb.Adoption(ref=ref, pending=True, borrower=mine) for ref in refs_of]
         pending = list(contained)
         while pending:
             oid = pending.pop()
@@ -283,6 +308,8 @@ class Worker:
                 continue
             entry.handed_to = owner
             adoptions.append(self._adoption(oid, entry))
+            others = [borrower for borrower in entry.borrowers or () if borrower != owner]
+            adoptions += [pb.Adoption(ref=adoptions[-1].ref, pending=True, borrower=borrower) for borrower in others]
             pending += entry.contained
         if any(a.pending for a in adoptions):
             self.client.background.start()  # somebody must read their results while this thread waits for packets
@@ -423,6 +450,8 @@ class PacketPart:
         client = worker.client
         if not self.values and not is_done:
             return
+        if client.closed_mark is not None:
+            worker.leave_fork(None)
         if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
             client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
         now = time.perf_counter()

@@ -8,30 +8,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ..ids import Span
+from ..ids import ObjectId, Span
+from .entries import Extra
+from .kinds import Kind
 from .outcomes import LostCause
-
-if TYPE_CHECKING:
-    from .owner import Kind
 
 UNSENT, SENT, DONE, OWED = 0, 1, 2, 3  # OWED: settled by the owner, the node has not answered for it yet
 
 
 class Completed(NamedTuple):
-    """Consecutive items that settled together: value bytes each, or one mark for all of them."""
+    """So many consecutive items settled together, with a list of value bytes or with one mark for all of them."""
 
     first: int
-    count: int
+    length: int
     values: Any
 
 
 class Array:
-    """One task array; `Owner` calls the methods, the driver takes `completions`."""
+    """One task array; `Items` calls the methods, the driver takes `completions`."""
 
-    __slots__ = ("attempts", "cancelled", "completions", "count", "cursor", "extras", "finished", "kind", "loads", "losses",
-                 "owed", "requeued", "sent", "state", "stream")  # fmt: skip
+    __slots__ = ("attempts", "cancelled", "completions", "count", "cursor", "disposed", "extras", "finished", "kind",
+                 "loads", "losses", "owed", "requeued", "sent", "state", "stream")  # fmt: skip
 
     def __init__(self, stream: int, kind: Kind) -> None:
         self.stream = stream
@@ -41,13 +40,14 @@ class Array:
         self.finished = 0  # items settled
         self.sent = 0  # items in SENT
         self.owed = 0  # items in OWED
-        self.cancelled = False
+        self.cancelled = False  # nothing more will be sent
+        self.disposed = False  # nobody will take completions
         self.state = bytearray()
-        self.attempts: dict[int, int] = {}
-        self.losses: dict[int, list[int]] = {}
-        self.requeued: deque[tuple[int, int, int]] = deque()
-        self.loads: dict[int, tuple[int, tuple[Any, ...]]] = {}  # index → bytes it carries, objects it holds
-        self.extras: dict[int, Any] = {}  # index → Extra of a result that was not taken yet
+        self.attempts: dict[int, int] = {}  # of the items whose run is not the first
+        self.losses: dict[int, tuple[int, int]] = {}  # process and machine losses
+        self.requeued: deque[tuple[int, int, int]] = deque()  # (first, count, attempt), oldest first
+        self.loads: dict[int, tuple[int, tuple[ObjectId, ...]]] = {}  # bytes and objects of what is outstanding
+        self.extras: dict[int, Extra] = {}  # of results that were not taken yet; each has an entry in `refs.owned`
         self.completions: deque[Completed] = deque()
 
     def __repr__(self) -> str:
@@ -66,6 +66,10 @@ class Array:
         """Items that the node has not answered for."""
         return self.sent + self.owed
 
+    def attempt_of(self, index: int) -> int:
+        """The run that an item is at, or settled with; the first is 1."""
+        return self.attempts.get(index, 1) if self.attempts else 1
+
     def next_span(self, room: int) -> tuple[int, int, int] | None:
         """Take up to `room` items to send now: (first, count, attempt), or None when none wait."""
         if self.requeued:
@@ -73,9 +77,6 @@ class Array:
             if count > room:
                 self.requeued.appendleft((first + room, count - room, attempt))
                 count = room
-            if attempt != 1:
-                for index in range(first, first + count):
-                    self.attempts[index] = attempt
         elif self.cursor < self.count:
             first, attempt = self.cursor, 1
             count = min(room, self.count - first)
@@ -87,91 +88,106 @@ class Array:
         return first, count, attempt
 
     def requeue(self, first: int, count: int, attempt: int) -> None:
-        """Items that were sent must be sent (again), before anything new."""
-        self.sent -= self.state.count(SENT, first, first + count)
-        self.state[first : first + count] = bytes(count)
+        """Items that were withdrawn must be sent (again), before anything new."""
         if attempt != 1:
             for index in range(first, first + count):
                 self.attempts[index] = attempt
-        if self.requeued and self.requeued[-1][0] + self.requeued[-1][1] == first and self.requeued[-1][2] == attempt:
-            first, before, _ = self.requeued.pop()
-            count += before
+        if self.requeued:
+            start, before, run = self.requeued[-1]
+            if start + before == first and run == attempt:
+                self.requeued[-1] = (start, before + count, attempt)
+                return
         self.requeued.append((first, count, attempt))
 
     def is_sent(self, index: int, attempt: int) -> bool:
-        """Whether the node owes an answer for this attempt."""
-        return (
-            index < self.count
-            and self.state[index] in (SENT, OWED)
-            and (attempt == (self.attempts.get(index, 1) if self.attempts else 1))
-        )
+        """Whether the node owes an answer for this run."""
+        return index < self.count and self.state[index] in (SENT, OWED) and attempt == self.attempt_of(index)
 
     def is_settled(self, index: int) -> bool:
-        """Whether the item has ended for the program."""
+        """Whether an item has ended for the program."""
         return self.state[index] >= DONE
 
-    def answer_cancelled(self, index: int) -> None:
-        """The node has answered for an item that was settled before."""
-        self.state[index] = DONE
-        self.owed -= 1
-
-    def add_loss(self, index: int, cause: LostCause) -> tuple[int, int]:
-        """Count a lost run that the node has answered for; returns (process losses, machine losses)."""
+    def withdraw(self, index: int) -> bool:
+        """The node owes nothing for a sent item any more. True: it has not settled, send it again or fail it."""
+        if self.state[index] == OWED:
+            self._set_done(index)
+            self.owed -= 1
+            return False
         self.state[index] = UNSENT
         self.sent -= 1
-        losses = self.losses.setdefault(index, [0, 0])
+        return True
+
+    def add_loss(self, index: int, cause: LostCause) -> tuple[int, int]:
+        """Count a lost run; returns (process losses, machine losses)."""
+        process, machine = self.losses.get(index, (0, 0))
         if cause is LostCause.PROCESS:
-            losses[0] += 1
+            process += 1
         elif cause is LostCause.MACHINE:
-            losses[1] += 1
-        return losses[0], losses[1]
+            machine += 1
+        self.losses[index] = process, machine
+        return process, machine
 
     def finish(self, first: int, attempt: int, values: Sequence[bytes]) -> tuple[int, int]:
         """Settle items with their values: (newly settled, answers that were owed)."""
         count = len(values)
-        if attempt == 1 and not self.attempts and self.state[first : first + count] == bytes([SENT]) * count:
-            self.state[first : first + count] = bytes([DONE]) * count
+        end = first + count
+        if attempt == 1 and self.state.count(SENT, first, end) == count and self._is_first_run(first, end):
+            self.state[first:end] = bytes([DONE]) * count
             self.sent -= count
             self.finished += count
             self.completions.append(Completed(first, count, values))
             return count, count
         accepted = answered = 0
-        for offset, value in enumerate(values):
-            index = first + offset
-            if not self.is_sent(index, attempt):
-                continue
-            answered += 1
-            if self.state[index] == OWED:
-                self.answer_cancelled(index)
-                continue
-            self.state[index] = DONE
-            self.sent -= 1
-            accepted += 1
-            self.completions.append(Completed(index, 1, [value]))
+        run: list[bytes] = []  # values of the items just before `index`
+        for index, value in enumerate(values, first):
+            if self.is_sent(index, attempt):
+                answered += 1
+                if self.withdraw(index):
+                    self._set_done(index)
+                    accepted += 1
+                    run.append(value)
+                    continue
+            self._complete(index, run)
+            run = []
+        self._complete(end, run)
         self.finished += accepted
         return accepted, answered
+
+    def _is_first_run(self, first: int, end: int) -> bool:
+        return not self.attempts or self.attempts.keys().isdisjoint(range(first, end))
+
+    def _complete(self, end: int, values: list[bytes]) -> None:
+        if values:
+            self.completions.append(Completed(end - len(values), len(values), values))
+
+    def _set_done(self, index: int) -> None:
+        self.state[index] = DONE
+        self.losses.pop(index, None)
 
     def fail(self, first: int, count: int, mark: Any) -> int:
         """Settle items with a mark; returns how many had not settled before."""
         failed = 0
+        start = first
         for index in range(first, first + count):
             state = self.state[index]
             if state >= DONE:
+                self._complete_failed(start, index, mark)
+                start = index + 1
                 continue
+            failed += 1
             if state == SENT:
                 self.sent -= 1
                 self.owed += 1
-            self.state[index] = OWED if state == SENT else DONE
-            failed += 1
-            self.completions.append(Completed(index, 1, mark))
+                self.state[index] = OWED
+            else:
+                self._set_done(index)
+        self._complete_failed(start, first + count, mark)
         self.finished += failed
         return failed
 
-    def fail_unsendable(self, index: int, mark: Any) -> int:
-        """Settle an item that was taken to be sent and could not be pickled: the node owes nothing for it."""
-        self.state[index] = UNSENT
-        self.sent -= 1
-        return self.fail(index, 1, mark)
+    def _complete_failed(self, start: int, end: int, mark: Any) -> None:
+        if start < end:
+            self.completions.append(Completed(start, end - start, mark))
 
     def take_unsent(self) -> list[tuple[int, int]]:
         """Give up everything that waits to be sent: (first, count) each."""
@@ -184,21 +200,25 @@ class Array:
 
     def sent_spans(self) -> list[Span]:
         """Every item in SENT, as spans of equal attempts."""
-        spans: list[Span] = []
-        for index in self._sent_indices():
-            attempt = self.attempts.get(index, 1)
-            last = spans[-1] if spans else None
-            if last is not None and last.first + last.count == index and last.attempt == attempt:
-                spans[-1] = last._replace(count=last.count + 1)
+        runs: list[list[int]] = []
+        for index in self._find(SENT):
+            attempt = self.attempt_of(index)
+            if runs and runs[-1][0] + runs[-1][1] == index and runs[-1][2] == attempt:
+                runs[-1][1] += 1
             else:
-                spans.append(Span(self.stream, index, 1, attempt))
-        return spans
+                runs.append([index, 1, attempt])
+        return [Span(self.stream, first, count, attempt) for first, count, attempt in runs]
 
-    def _sent_indices(self) -> Iterator[int]:
-        index = self.state.find(SENT)
+    def _find(self, state: int) -> Iterator[int]:
+        index = self.state.find(state)
         while index >= 0:
             yield index
-            index = self.state.find(SENT, index + 1)
+            index = self.state.find(state, index + 1)
+
+    def forget_owed(self) -> None:
+        """The node will answer for nothing any more."""
+        for index in self._find(OWED):
+            self.withdraw(index)
 
     def check(self) -> None:
         """Verify the invariants; for tests and the simulator."""
@@ -206,7 +226,10 @@ class Array:
         assert self.owed == self.state.count(OWED), self
         assert self.finished == self.state.count(DONE) + self.owed, self
         waiting = set(range(self.cursor, self.count))
-        for first, count, _ in self.requeued:
+        for first, count, attempt in self.requeued:
             assert waiting.isdisjoint(range(first, first + count)), self
             waiting.update(range(first, first + count))
-        assert {i for i, s in enumerate(self.state) if s == UNSENT} == waiting, self
+            assert all(self.attempt_of(index) == attempt for index in range(first, first + count)), self
+        assert set(self._find(UNSENT)) == waiting, self
+        assert all(self.state[index] in (SENT, OWED) for index in self.loads), self
+        assert not self.disposed or (self.owed and not self.sent and not waiting and not self.extras), self

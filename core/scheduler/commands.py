@@ -7,11 +7,11 @@ a command says that the driver answers with an event.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from ..ids import Span
 from .intervals import Interval
+from .outcomes import LostCause as LostCause
 
 #: The running item as the board names it: (owner, stream, index).
 TaskKey = tuple[int, int, int]
@@ -19,15 +19,6 @@ TaskKey = tuple[int, int, int]
 
 class InvalidTransition(Exception):
     """An event that cannot happen in the machine's present state; the state is as it was before."""
-
-
-class LostCause(IntEnum):
-    """Why a task will not finish here; the numbers are those of the wire."""
-
-    PROCESS = 0  #: its own process died while it ran: the call is the suspect
-    MACHINE = 1  #: it was lost through no fault of its own (template lost, or we killed the worker for another task)
-    CANCELLED = 2  #: taken back or killed because its owner cancelled it
-    BINDING = 3  #: its binding failed or was dropped, or its kind was refused
 
 
 class BindingSpec(NamedTuple):

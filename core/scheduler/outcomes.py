@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 
-class LostCause(Enum):
-    """Why a node says that a task will bring no result from this attempt (values as in the wire's Lost.Cause)."""
+class LostCause(IntEnum):
+    """Why a task will bring no result from an attempt; the numbers are those of the wire."""
 
-    PROCESS = 0  # its own process died while it ran: the call is the suspect
-    MACHINE = 1  # its template, node or session was lost: it is not
-    CANCELLED = 2  # taken back or killed because its owner cancelled it
-    BINDING = 3  # its binding failed or was dropped
+    PROCESS = 0  #: its own process died while it ran: the call is the suspect
+    MACHINE = 1  #: it was lost through no fault of its own (template lost, or we killed the worker for another task)
+    CANCELLED = 2  #: taken back or killed because its owner cancelled it
+    BINDING = 3  #: its binding failed or was dropped, or its kind was refused
 
 
-class LostMark(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LostMark:
     """No attempts were left. `death` is opaque here: how the process ended."""
 
     cause: LostCause
     name: str
-    index: int
+    index: int | None  # None: a plain task
     attempts: int
+    death: Any
+
+
+class PoisonMark(NamedTuple):
+    """It was not sent: the last `deaths` runs of its function all ended with their worker, the last one by `death`."""
+
+    name: str
+    deaths: int
     death: Any
 
 
@@ -42,7 +52,7 @@ class RefusedMark(NamedTuple):
 
 
 class BindingMark(NamedTuple):
-    """Its binding failed (`outcome`: value bytes of the initialiser's error; `death`: how its process ended) or was dropped."""
+    """Its binding was dropped, or failed: `outcome` is the initialiser's error, `death` how its process ended."""
 
     label: str
     outcome: bytes
@@ -67,7 +77,21 @@ class OwnerLostMark(NamedTuple):
     owner: int
 
 
+class ReleasedMark(NamedTuple):
+    """The object was released before somebody asked for its value."""
+
+    reason: str
+
+
 class EncodeFailedMark(NamedTuple):
     """The item could not be pickled; `error` is the exception."""
 
     error: BaseException
+
+
+def is_failure(value: Any) -> bool:
+    """Whether an entry's value says that its task failed: a mark, or the value bytes of an error.
+
+    Value bytes of an Outcome begin with the tag of its only field: 0x0a for a value, 0x12 for an error.
+    """
+    return not isinstance(value, bytes) or value[:1] == b"\x12"

@@ -2,7 +2,9 @@
 
 An owned object lives while its count is above zero or somebody borrows it. The count is one number for everything this
 process knows: variables, tasks in flight that were given it, values that contain it, views over its bytes. A borrowed
-object is one whose owner is another process: its first reference tells the owner, its last one tells it again.
+object is one whose owner is another process: its first reference tells the owner, its last one tells it again. An
+object that was passed on (`handed_to`) lives here while something here refers to it; whoever took it over counts its
+borrowers.
 
 Collections and their invariants:
 - `owned[seq]`: every object of this process that is alive or still being made.
@@ -14,11 +16,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..ids import ObjectId
+from ..ids import NO_EXTENT, ObjectId
+from .entries import Entry, Extra, Foreign
 
 
 class Free(NamedTuple):
-    """Tell the node that nobody can ask for this stored object any more."""
+    """Tell the node that nobody can ask for this object any more: it is stored (`version`), or it was adopted."""
 
     oid: ObjectId
     version: int
@@ -44,38 +47,26 @@ class ReleaseTo(NamedTuple):
     owner: int
 
 
-class Entry:
-    """One object. `value` is None while it is being made; then value bytes, or a mark of how its task ended."""
+class Forward(NamedTuple):
+    """Tell the process that took an object over what a borrower (by now no longer) said to this one."""
 
-    __slots__ = ("borrowers", "contained", "count", "dependents", "handed_to", "stored", "value", "waiting_askers",
-                 "watched")  # fmt: skip
-
-    def __init__(self) -> None:
-        self.value: Any = None
-        self.count = 0
-        self.stored: int | None = None  # version of the extent that holds it, None while it has none
-        self.borrowers: set[int] | None = None
-        self.handed_to: int | None = None  # the process that owns it now, when it was passed on
-        self.contained: tuple[ObjectId, ...] = ()  # references inside the value, held as long as this entry
-        self.dependents: list[Any] | None = None  # tasks that wait for the value
-        self.watched = False  # settling it must be reported
-        self.waiting_askers: list[int] | None = None  # borrowers that asked for the value before it was there
+    oid: ObjectId
+    borrower: int
+    owner: int
+    is_release: bool
 
 
-class Foreign(Entry):
-    """An object of another owner. `adopted`: its ownership passed here; else it is borrowed."""
+class Unpin(NamedTuple):
+    """Give back the pin of an extent that this process will not look at."""
 
-    __slots__ = ("adopted", "asked", "pending")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.adopted = False
-        self.asked = False
-        self.pending = False  # adopted, but its task still runs where it was started
+    oid: ObjectId
+    version: int
 
 
 class References:
     """The tables of one process. Methods append what must be told to others to `commands`."""
+
+    __slots__ = ("commands", "foreign", "incarnation", "owned")
 
     def __init__(self, incarnation: int, commands: list[Any]) -> None:
         self.incarnation = incarnation
@@ -88,58 +79,73 @@ class References:
         return self.owned.get(oid.seq) if oid.owner == self.incarnation else self.foreign.get(oid)
 
     def hold(self, oid: ObjectId) -> None:
-        """Count one more reference; the first to a foreign object borrows it."""
-        if oid.owner == self.incarnation:
-            entry = self.owned.get(oid.seq)
-            if entry is not None:
-                entry.count += 1
-            return
-        foreign = self.foreign.get(oid)
-        if foreign is None:
-            foreign = self.foreign[oid] = Foreign()
+        """Count one more reference; the first to a foreign object borrows it. An own object that is gone stays so."""
+        entry = self.find(oid)
+        if entry is None:
+            if oid.owner == self.incarnation:
+                return
+            entry = self.foreign[oid] = Foreign()
             self.commands.append(Borrow(oid))
-        foreign.count += 1
+        entry.count += 1
 
-    def drop(self, oid: ObjectId) -> None:
+    def drop(self, oid: tuple[int, int]) -> None:
         """Count one reference less; the last one ends the object or the borrowing."""
-        if oid.owner == self.incarnation:
-            entry = self.owned.get(oid.seq)
-            if entry is not None:
-                entry.count -= 1
-                if entry.count <= 0:
-                    self.settle_owned(oid.seq, entry)
+        owner, seq = oid
+        if owner != self.incarnation:
+            self._drop_foreign(ObjectId(owner, seq))
             return
+        entry = self.owned.get(seq)
+        if entry is None:
+            return
+        entry.count = count = entry.count - 1
+        if count > 0 or entry.value is None:
+            return
+        if entry.stored is None and not entry.contained and entry.borrowers is None and entry.handed_to is None:
+            del self.owned[seq]  # the commonest end: nobody needs to hear of it
+        else:
+            self.settle(ObjectId(owner, seq), entry)
+
+    def _drop_foreign(self, oid: ObjectId) -> None:
         foreign = self.foreign.get(oid)
         if foreign is not None:
             foreign.count -= 1
-            if foreign.count <= 0:
-                self._settle_foreign(oid, foreign)
+            self.settle(oid, foreign)
 
-    def settle_owned(self, seq: int, entry: Entry) -> None:
-        """End an owned object that nobody refers to; one still being made ends when its value arrives."""
-        if entry.count > 0 or entry.borrowers or entry.value is None:
+    def settle(self, oid: ObjectId, entry: Entry) -> None:
+        """End an object if nothing uses it, and whatever only it referred to, without recursion.
+
+        Harmless for an entry that has ended already.
+        """
+        if entry.is_used() or self.find(oid) is not entry:
             return
-        del self.owned[seq]
-        if entry.handed_to is not None:
-            self.commands.append(ReleaseTo(ObjectId(self.incarnation, seq), entry.handed_to))
-        elif entry.stored is not None:
-            self.commands.append(Free(ObjectId(self.incarnation, seq), entry.stored))
-        self._drop_contained(entry)
+        ended: list[tuple[ObjectId, Entry]] = [(oid, entry)]
+        while ended:
+            oid, entry = ended.pop()
+            self._forget(oid, entry)
+            contained, entry.contained = entry.contained, ()
+            for inner in contained:
+                kept = self.find(inner)
+                if kept is not None:
+                    kept.count -= 1
+                    if not kept.is_used():
+                        ended.append((inner, kept))
 
-    def _settle_foreign(self, oid: ObjectId, foreign: Foreign) -> None:
-        if foreign.count > 0 or foreign.borrowers or foreign.pending:
+    def _forget(self, oid: ObjectId, entry: Entry) -> None:
+        """Take an object off the tables and tell whom it concerns."""
+        if not isinstance(entry, Foreign):
+            del self.owned[oid.seq]
+            if entry.handed_to is not None:
+                self.commands.append(ReleaseTo(oid, entry.handed_to))
+            elif entry.stored is not None:
+                self.commands.append(Free(oid, entry.stored))
             return
         del self.foreign[oid]
-        if foreign.adopted:
-            self.commands.append(Free(oid, foreign.stored or 0))  # inline ones too: the node forgets who took them over
-        else:
-            self.commands.append(Release(oid, foreign.stored))
-        self._drop_contained(foreign)
-
-    def _drop_contained(self, entry: Entry) -> None:
-        contained, entry.contained = entry.contained, ()
-        for inner in contained:
-            self.drop(inner)
+        if not entry.adopted:
+            self.commands.append(Release(oid, entry.stored))
+            return
+        if entry.pinned and entry.stored is not None:
+            self.commands.append(Unpin(oid, entry.stored))
+        self.commands.append(Free(oid, NO_EXTENT if entry.stored is None else entry.stored))  # it routes adopted ones
 
     def contain(self, entry: Entry, inner: tuple[ObjectId, ...]) -> None:
         """Record that a value contains references, each held as long as the value."""
@@ -147,29 +153,50 @@ class References:
             self.hold(oid)
         entry.contained += inner
 
+    def discard(self, oid: ObjectId, extra: Extra) -> None:
+        """Nobody wants a value that came: free what it left in the store, and what only it would have kept."""
+        if extra.stored is not None:
+            self.commands.append(Free(oid, extra.stored))
+        for inner in extra.contained:
+            entry = self.find(inner)
+            if entry is not None:
+                self.settle(inner, entry)
+
+    # -- what other processes say --------------------------------------------------------------------------------------
+
     def on_borrowed(self, oid: ObjectId, borrower: int) -> bool:
         """Another process refers to an object of ours; False: it is gone already."""
         entry = self.find(oid)
         if entry is None:
             return False
-        if entry.borrowers is None:
-            entry.borrowers = set()
-        entry.borrowers.add(borrower)
+        if entry.handed_to is not None:
+            self.commands.append(Forward(oid, borrower, entry.handed_to, False))
+        elif borrower != self.incarnation:  # we: borrowed before it was handed to us
+            if entry.borrowers is None:
+                entry.borrowers = set()
+            entry.borrowers.add(borrower)
         return True
 
     def on_released(self, oid: ObjectId, borrower: int) -> None:
         """Another process no longer does."""
         entry = self.find(oid)
-        if entry is not None and entry.borrowers is not None:
+        if entry is None:
+            return
+        if entry.handed_to is not None:
+            self.commands.append(Forward(oid, borrower, entry.handed_to, True))
+        elif entry.borrowers is not None:
             entry.borrowers.discard(borrower)
-            self._settle(oid, entry)
+            self.settle(oid, entry)
 
     def on_borrower_died(self, borrower: int) -> None:
-        """Forget everything a dead process borrowed."""
-        for oid in [ObjectId(self.incarnation, seq) for seq, e in self.owned.items() if e.borrowers]:
-            self.on_released(oid, borrower)
-        for oid in [oid for oid, f in self.foreign.items() if f.borrowers]:
-            self.on_released(oid, borrower)
+        """Forget everything a dead process borrowed or asked for."""
+        entries: list[tuple[ObjectId, Entry]] = [(ObjectId(self.incarnation, s), e) for s, e in self.owned.items()]
+        for oid, entry in [*entries, *self.foreign.items()]:
+            if entry.waiters is not None and borrower in entry.waiters.askers:
+                entry.waiters.askers = [asker for asker in entry.waiters.askers if asker != borrower]
+            if entry.borrowers and borrower in entry.borrowers:
+                entry.borrowers.discard(borrower)
+                self.settle(oid, entry)
 
     def on_adopted(self, oid: ObjectId, value: Any, stored: int | None) -> Foreign:
         """Take over an object that a finished task left alive; `value` None: its task still runs."""
@@ -177,27 +204,18 @@ class References:
         if foreign is None:
             foreign = self.foreign[oid] = Foreign()
         foreign.adopted = True
-        foreign.pending = value is None
         if value is not None:
             foreign.value, foreign.stored = value, stored
+        foreign.pending = foreign.value is None
         return foreign
-
-    def _settle(self, oid: ObjectId, entry: Entry) -> None:
-        if isinstance(entry, Foreign):
-            self._settle_foreign(oid, entry)
-        else:
-            self.settle_owned(oid.seq, entry)
-
-    def settle(self, oid: ObjectId) -> None:
-        """End an object if nothing refers to it."""
-        entry = self.find(oid)
-        if entry is not None and entry.count <= 0:
-            self._settle(oid, entry)
 
     def check(self) -> None:
         """Verify the invariants; for tests and the simulator."""
         for seq, entry in self.owned.items():
             assert entry.count >= 0, (seq, entry.count)
-            assert entry.count > 0 or entry.borrowers or entry.value is None, f"object {seq} outlives its references"
+            assert entry.is_used(), f"object {seq} outlives its references"
+            assert entry.value is None or entry.waiters is None, f"object {seq} settled and told nobody"
         for oid, foreign in self.foreign.items():
-            assert foreign.count > 0 or foreign.borrowers or foreign.pending or foreign.adopted, oid
+            assert foreign.count >= 0, (oid, foreign.count)
+            assert foreign.adopted or foreign.count > 0, f"borrowed object {oid} outlives its references"
+            assert foreign.value is not None or foreign.pending or not foreign.adopted, f"object {oid} waits for nobody"

@@ -30,7 +30,7 @@ class TaskEvent(Enum):
     RETRY = "retry"  # lost or raised, and may run again
     RETURN = "return"  # the node gave it back, not begun
     LOSE = "lose"  # lost, and may not run again
-    REFUSE = "refuse"  # no node could ever run its kind, or its binding failed
+    REFUSE = "refuse"  # its kind was refused, its binding failed, or the node is gone
     CANCEL = "cancel"
 
 

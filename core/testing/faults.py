@@ -54,6 +54,7 @@ class Faults:
     def _stop(self, process: Process) -> None:
         process.stop()
         world = self._world
+        world.mark("stopped")
         world.trace(f"{process.name} is stopped")
         world.at(3.0 * world.rng.random(), f"{process.name} goes on", process.go_on)
 

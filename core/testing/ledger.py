@@ -106,7 +106,7 @@ class Ledger:
         oid = ObjectId(self._process.incarnation, pending.index)
         world = self._process.world
         if is_failure(value):
-            world.failed.add(oid)
+            world.failed.update(ObjectId(oid.owner, pending.index + i) for i in range(pending.entry.kind.stride))
             self.check_failure(oid, value, pending)
             return
         found = read_value(world, value)

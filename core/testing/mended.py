@@ -4,28 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ids import ObjectId
-from ..rpc.codec import Frame
-from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler.tables import WorkerState
 
 
 def mend(node: Any) -> None:
     """Replace what is wrong."""
-
-    def route_release(peer: Any, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        release = pb.Borrow.FromString(body)
-        owner = node.adopted.get(ObjectId(release.ref.owner, release.ref.seq), destination)
-        node.send(owner, Frame.RELEASE, body)
-
-    note_adopted = node._adopt
-
-    def adopt(adopted: Any, owner: int) -> None:
-        if owner in node.peers:
-            note_adopted(adopted, owner)
-
-    node._adopt = adopt
-    node._handlers[Frame.RELEASE] = route_release
     node.store.review_waiting = lambda: review_waiting(node.store)
 
 

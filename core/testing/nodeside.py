@@ -176,12 +176,24 @@ class SimWorkforce(Workforce):
                 worker.after(0.0001 * self.world.rng.random(), "signal", worker.on_signal)
 
     def _recall(self, command: commands.Recall) -> None:
-        hand = self.hands[command.worker]
-        before = len(self.node.dispatch._tables.workers[command.worker].range.packets)
         super()._recall(command)
         self.packet_reported(command.worker, pb.Finished())  # what the full socket did not take finds room now
-        if len(self.node.dispatch._tables.workers[command.worker].range.packets) == before and self.hands.get(hand.number):
-            self.world.mark("recall lost the race")
+
+    def _take_back(self, hand: Hand, at_most: int | None) -> list[int]:
+        taken = super()._take_back(hand, at_most)
+        if at_most is not None:
+            self.world.mark("recall won" if taken else "recall lost the race")
+        return taken
+
+    def _send_packet(self, command: commands.SendPacket) -> None:
+        super()._send_packet(command)
+        if self.hands[command.worker].unsent:
+            self.world.mark("socket full")
+
+    def kill(self, worker: int) -> None:
+        """End a worker's process group."""
+        self.world.mark("killed by the node")
+        super().kill(worker)
 
     def lose_workers(self) -> None:
         """The template is gone, and its workers with it."""
@@ -219,6 +231,13 @@ class SimNode(Node):
         super().on_frames(peer, frames)
         for frame_type, body, _, _ in frames:
             self.world.credits.handled_by_node(peer.incarnation, frame_type, body)
+
+    def forget(self, peer: Any) -> None:
+        """A process has ended."""
+        super().forget(peer)
+        for process in self.world.processes.values():
+            if process.alive and any(peer.incarnation in (e.borrowers or ()) for e in process.entries()):
+                self.world.mark("borrower died")
 
     def join_client(self, process: Any) -> None:
         """Greet a client, as `_admit`."""

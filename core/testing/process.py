@@ -277,6 +277,11 @@ class Process:
         if pending is not None:
             raise pending
 
+    def entries(self) -> list[Any]:
+        """All records of objects that the machine has."""
+        refs = self.client.owner.refs
+        return [*refs.owned.values(), *refs.foreign.values()]
+
     # -- what programs do, as the native engine ------------------------------------------------------------------------
 
     def ask_node(self, request: int, body: bytes, reply: int) -> Program:

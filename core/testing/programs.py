@@ -58,7 +58,7 @@ def make_spec(world: World, rng: Random, depth: int = 0) -> Spec:
     seconds = rng.choice((0.00001, 0.0001, 0.0005, 0.002, 0.02)) * rng.random()
     children: tuple[Any, ...] = ()
     if depth < 2 and rng.random() < 0.15:
-        children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(rng.randint(1, 2)))
+        children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(1))
     fault = "" if rng.random() < 0.93 else rng.choice(("raise", "once", "exit" if world.with_faults else "raise"))
     return Spec(world.last_spec, seconds, children, rng.choice((GET, GET, LEAVE, RETURN)),
                 rng.choice((0, 1)) if rng.random() < 0.1 else -1, rng.choice((1, 2)) if rng.random() < 0.15 else 0,
@@ -120,7 +120,7 @@ class ClientProgram:
         actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2
         actions += [self._put, self._buffer, self._cancel, self._cancel_array, self._drop, self._dispose, self._take,
                     self._timeout, self._bind, self._unbind]  # fmt: skip
-        for _ in range(rng.randint(6, 16)):
+        for _ in range(rng.randint(3, 9)):
             yield from rng.choice(actions)()
             if rng.random() < 0.4:
                 yield Want("time", 0.003 * rng.random())
@@ -150,7 +150,7 @@ class ClientProgram:
     def _submit(self) -> Program:
         rng, process = self.rng, self.process
         kind = rng.choice(self.kinds)
-        for _ in range(rng.choice((1, 1, 2, 5))):
+        for _ in range(rng.choice((1, 1, 2, 4))):
             spec = make_spec(self.world, rng)
             inputs = tuple(rng.sample(process.refs, min(len(process.refs), 2))) if rng.random() < 0.3 else ()
             refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.15 else ()
@@ -239,7 +239,7 @@ class ClientProgram:
             process.ledger.add_array(array)
             self.arrays.append(array)
         array = rng.choice(self.arrays)
-        specs = [make_spec(self.world, rng, depth=1) for _ in range(rng.choice((1, 3, 10, 80)))]
+        specs = [make_spec(self.world, rng, depth=1) for _ in range(rng.choice((1, 3, 8, 30)))]
         refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.1 else ()
         process.client.array_items[array.stream] += [((tuple(spec), refs), refs) for spec in specs]
         process.ledger.add_items(array, [expected_token(spec) for spec in specs])

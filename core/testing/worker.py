@@ -27,6 +27,7 @@ class WorkerProcess(Process):
         self.number = number
         self.claim = claim
         self.slot = slot
+        self.has_packet = False
         self.exitcode = 0
         self.signal = 0
         self.kinds: dict[tuple[int, int], pb.Kind] = {}
@@ -55,6 +56,8 @@ class WorkerProcess(Process):
             self.signal = signal
             if self.slot.running() is not None:
                 self.world.mark("died while running")
+            elif self.has_packet:
+                self.world.mark("died between packet and first item")
             super().die(signal)
 
     def on_signal(self) -> None:
@@ -86,7 +89,9 @@ class WorkerProcess(Process):
             packet = self.claim.take_back()
             if packet is None:
                 break
+            self.has_packet = True
             yield from self._serve(packet)
+            self.has_packet = False
         self.drop_all()
         self.client.flush()
         owned = self.client.owner.refs.owned
@@ -220,10 +225,7 @@ class Part:
         client = worker.client
         client.flush()
         finished = pb.Finished(packet_done=is_done, packet=self.number, announced=self.announced)
-        if self.contained and self.owner == worker.incarnation:
-            # Our own task's result: it must hold them before it has come back to us.
-            client.owner.refs.contain(client.owner.refs.owned[self.first], tuple(self.contained))
-        elif self.contained:
+        if self.contained:
             finished.adopted.extend(worker.driver.adoptions(self.contained, self.owner))
             for adoption in finished.adopted:
                 worker.world.mark("adoption")

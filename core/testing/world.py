@@ -20,6 +20,7 @@ from ..ids import ObjectId
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler.outcomes import BindingMark
+from ..scheduler.owner import POISON_DEATHS
 from .checks import check_quiet, check_world
 from .credits import Credits
 from .faults import Faults
@@ -36,6 +37,9 @@ MOST_EVENTS = 20_000
 
 #: Frames whose bytes differ from run to run: maps have no order.
 _UNORDERED = {Frame.KIND, Frame.KIND_REFUSED, Frame.WELCOME}
+
+#: Frames that are rare enough to be counted.
+_MARKED = {Frame.ADOPT: "adopted while pending", Frame.RETURNED: "returned surplus", Frame.OWNER_LOST: "owner lost"}
 
 
 class World:
@@ -125,6 +129,7 @@ class World:
                 if process.alive and process.link.has_input:
                     self.touched[process.incarnation] = process
                     process.handle_input()
+                    check_world(self)
 
     def _describe_stuck(self) -> str:
         alive = [repr(process) for process in self.processes.values() if process.alive]
@@ -143,6 +148,8 @@ class World:
         """Note a frame."""
         content = 0 if frame_type in _UNORDERED else zlib.crc32(body)
         self.lines.append(f"  {source}>{target} {frame_type} {len(body)} {content:08x}")
+        if frame_type in _MARKED:
+            self.mark(_MARKED[frame_type])
 
     def digest(self) -> str:
         """A number that names this course of events."""
@@ -151,6 +158,15 @@ class World:
     def mark(self, what: str) -> None:
         """Count something rare."""
         self.marks[what] += 1
+
+    def all_marks(self) -> Counter[str]:
+        """What was counted here, and by the machines."""
+        marks = self.marks + self.node.dispatch.counts + self.node.store.extents.ignored
+        for process in self.processes.values():
+            owner = process.client.owner
+            marks += owner.counts
+            marks["poison"] += sum(kind.deaths >= POISON_DEATHS for kind in owner.kinds.values())
+        return marks
 
     def fault(self, chance: float) -> bool:
         """Whether something breaks now, which is noted."""
@@ -166,6 +182,11 @@ class World:
         task = owner, stream, index, attempt
         assert task not in self._begun, f"{task} begins twice"
         self._begun.add(task)
+        if attempt > 1:
+            self.mark("retry")
+        parent = self.processes[owner]
+        if parent.client._told_blocked:
+            self.mark("child got its parent's CPU")
 
     def pins_of(self, oid: ObjectId, version: int, segment: int, offset: int) -> int:
         """Pins that the node counts on what lies in an extent."""

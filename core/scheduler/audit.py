@@ -1,0 +1,81 @@
+"""The invariants of the client's machine; for tests and the simulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..ids import ObjectId
+from .books import Books
+from .kinds import Kind
+from .states import TaskState
+from .tasks import UNSETTLED, Task
+
+
+def check(books: Books) -> None:
+    """Raise AssertionError naming the first invariant that does not hold."""
+    tasks = [entry for entry in books.refs.owned.values() if isinstance(entry, Task)]
+    books.refs.check()
+    for array in books.arrays.values():
+        array.check()
+    for task in tasks:
+        _check_task(books, task)
+    for kind in books.kinds.values():
+        _check_kind(books, kind, tasks)
+    _check_holds(books, tasks)
+    unsettled = sum(task.state in UNSETTLED for task in tasks)
+    items = sum(array.count - array.finished for array in books.arrays.values())
+    assert books.unanswered == unsettled + items, (books.unanswered, unsettled, items)
+
+
+def _check_task(books: Books, task: Task) -> None:
+    assert (task.state in UNSETTLED) == (task.value is None), task
+    if task.state in UNSETTLED:
+        assert task.index not in books.owed, task
+    elif task.index not in books.owed:
+        assert not task.holds and task.call is None, f"{task} holds on"
+    if task.state is TaskState.WAITING:
+        missing = Counter(oid for oid in task.inputs if _has_no_value(books, oid))
+        assert missing and missing.total() == task.missing, (task, missing)
+        for oid, times in missing.items():
+            entry = books.refs.find(oid)
+            assert entry is not None and entry.wait_list().dependents.count(task) == times, (task, oid)
+    if task.state is TaskState.READY:
+        assert task.kind.ready.count(task) == 1, f"{task} is not queued once"
+
+
+def _has_no_value(books: Books, oid: ObjectId) -> bool:
+    entry = books.refs.find(oid)
+    return entry is not None and entry.value is None
+
+
+def _check_kind(books: Books, kind: Kind, tasks: list[Task]) -> None:
+    sent = [task for task in tasks if task.kind is kind and task.state is TaskState.SENT]
+    sent += [task for task in books.owed.values() if task.kind is kind]
+    arrays = [array for array in books.arrays.values() if array.kind is kind]
+    outstanding = len(sent) + sum(array.outstanding() for array in arrays)
+    nbytes = sum(task.nbytes for task in sent) + sum(load[0] for array in arrays for load in array.loads.values())
+    assert kind.outstanding == outstanding, (kind, outstanding)
+    assert kind.nbytes == nbytes, (kind, kind.nbytes, nbytes)
+    assert kind in books.backlog or not kind.waiting(), f"{kind} is not in the backlog"
+    assert kind.refused is None or not kind.waiting(), f"{kind} was refused"
+    for array in arrays:
+        assert array in kind.arrays or not array.unsent(), f"{array} is not queued"
+
+
+def _check_holds(books: Books, tasks: list[Task]) -> None:
+    """Each object counts at least the references that this machine itself has to it."""
+    for oid, times in Counter(_holds(books, tasks)).items():
+        entry = books.refs.find(oid)
+        assert entry is None or entry.count >= times, (oid, entry.count, times)
+        assert entry is not None or oid.owner == books.incarnation, f"borrowed object {oid} is gone while in use"
+
+
+def _holds(books: Books, tasks: list[Task]) -> Iterator[ObjectId]:
+    for task in [task for task in tasks if task.index not in books.owed] + list(books.owed.values()):
+        yield from task.holds
+    for array in books.arrays.values():
+        for _, held in array.loads.values():
+            yield from held
+    for entry in [*books.refs.owned.values(), *books.refs.foreign.values()]:
+        yield from entry.contained

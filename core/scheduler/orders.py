@@ -1,0 +1,67 @@
+"""What the client's machine orders, besides what `references` tells others. The driver does these in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..ids import ObjectId, Span
+from .arrays import Array
+from .entries import Entry
+from .kinds import Kind
+from .tasks import Task
+
+
+class Send(NamedTuple):
+    """Send these plain tasks, whose indices follow each other."""
+
+    kind: Kind
+    first: int
+    attempt: int
+    tasks: list[Task]
+
+
+@dataclass(frozen=True, slots=True)
+class SendItems:
+    """Pickle and send these items of an array; what was not sent after all comes back by `on_unsent`."""
+
+    array: Array
+    first: int
+    count: int
+    attempt: int
+
+
+class SendCancel(NamedTuple):
+    """Tell the node that these are cancelled."""
+
+    spans: list[Span]
+    force: bool
+    kill_after: float | None
+
+
+class Want(NamedTuple):
+    """Tell the node how many tasks of a kind wait for credit (0: none any more)."""
+
+    kind: Kind
+    waiting: int
+
+
+class Ask(NamedTuple):
+    """Ask the owner for the value of a borrowed object."""
+
+    oid: ObjectId
+
+
+class Answer(NamedTuple):
+    """Answer a borrower."""
+
+    oid: ObjectId
+    value: Any
+    asker: int
+
+
+class Settled(NamedTuple):
+    """A watched object has its value."""
+
+    oid: ObjectId
+    entry: Entry

@@ -1,0 +1,137 @@
+"""How values reach those who wait for them: dependents, borrowers, and whoever watches.
+
+Everything here walks chains with a list instead of recursion: ten thousand tasks may each need the one before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ids import ObjectId
+from .books import Books
+from .entries import Entry
+from .orders import Answer, Ask, Settled
+from .outcomes import ReleasedMark, is_failure
+from .states import TaskEvent, TaskState
+from .tasks import Task
+
+Arrival = tuple[ObjectId, Entry]
+
+
+class Settling:
+    """Gives entries their values, makes tasks ready, and lets go of what tasks held."""
+
+    __slots__ = ("_books", "_refs")
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._refs = books.refs
+
+    def take_inputs(self, task: Task, inputs: tuple[ObjectId, ...], held: tuple[ObjectId, ...]) -> None:
+        """Hold what a new task needs; it waits for what has no value yet and fails with an input that failed."""
+        task.inputs = inputs
+        task.holds = inputs + held
+        for oid in task.holds:
+            self._refs.hold(oid)
+        failure = None
+        for oid in inputs:
+            entry = self._refs.find(oid)
+            if entry is None:
+                failure = ReleasedMark(f"object {oid.hex()} was released before a task was given it")
+            elif entry.value is None:
+                entry.wait_list().dependents.append(task)
+                task.missing += 1
+                self.ask(oid)
+            elif is_failure(entry.value):
+                failure = entry.value
+        if task.missing or failure is not None:
+            task.state = TaskState.WAITING
+        if failure is not None:
+            self.fail(task, TaskEvent.INPUT_FAILED, failure)
+
+    def ask(self, oid: ObjectId) -> None:
+        """Ask for the value of a borrowed object, once."""
+        foreign = self._refs.foreign.get(oid)
+        if foreign is not None and not (foreign.asked or foreign.adopted) and foreign.value is None:
+            foreign.asked = True
+            self._books.commands.append(Ask(oid))
+
+    def queue(self, task: Task) -> None:
+        """A task in READY may be sent."""
+        task.kind.ready.append(task)
+        self._books.backlog[task.kind] = None
+
+    def send_again(self, task: Task, event: TaskEvent) -> None:
+        """A task that the node had goes back into the queue, or fails with its refused kind."""
+        kind = task.kind
+        kind.outstanding -= 1
+        kind.nbytes -= task.nbytes
+        if kind.refused is not None:
+            self.fail(task, TaskEvent.REFUSE, kind.refused)
+        else:
+            task.move(event)
+            self.queue(task)
+
+    def answered(self, task: Task) -> None:
+        """The node has nothing of a task any more, and it will not be sent again."""
+        task.kind.outstanding -= 1
+        task.kind.nbytes -= task.nbytes
+        self.let_go(task)
+
+    def let_go(self, task: Task) -> None:
+        """Drop what a task held."""
+        holds, task.holds, task.inputs, task.call = task.holds, (), (), None
+        for oid in holds:
+            self._refs.drop(oid)
+
+    def fail(self, task: Task, event: TaskEvent, mark: Any) -> None:
+        """Settle a task without a result; what the node still owes an answer for keeps what it holds."""
+        task.move(event)
+        self._books.unanswered -= 1
+        if task.index not in self._books.owed:
+            self.let_go(task)
+        self._pass_on(self._set_results(task, mark))
+
+    def _set_results(self, task: Task, mark: Any) -> list[Arrival]:
+        """Give every result of a task the same mark; returns what is to be passed on."""
+        arrivals: list[Arrival] = []
+        for seq in range(task.index, task.index + task.kind.stride):
+            entry = self._refs.owned[seq]  # none ends without a value
+            entry.value = mark
+            arrivals.append((ObjectId(self._books.incarnation, seq), entry))
+        return arrivals
+
+    def arrived(self, oid: ObjectId, entry: Entry) -> None:
+        """Pass on the value that an entry has got just now; end the entry when nobody refers to it."""
+        self._pass_on([(oid, entry)])
+
+    def _pass_on(self, arrivals: list[Arrival]) -> None:
+        commands = self._books.commands
+        while arrivals:
+            oid, entry = arrivals.pop()
+            waiters, entry.waiters = entry.waiters, None
+            if waiters is not None:
+                if waiters.watched:
+                    commands.append(Settled(oid, entry))
+                commands.extend(Answer(oid, entry.value, asker) for asker in waiters.askers)
+                for task in waiters.dependents:
+                    if task.state is TaskState.WAITING:
+                        arrivals += self._input_arrived(task, entry.value)
+            self._refs.settle(oid, entry)
+
+    def _input_arrived(self, task: Task, value: Any) -> list[Arrival]:
+        """Tell a task of an input; returns its results when that ended it."""
+        event = TaskEvent.INPUT_FAILED
+        if not is_failure(value):
+            task.missing -= 1
+            if task.missing:
+                return []
+            if task.kind.refused is None:
+                task.move(TaskEvent.INPUTS_READY)
+                self.queue(task)
+                return []
+            event, value = TaskEvent.REFUSE, task.kind.refused
+        task.move(event)
+        self._books.unanswered -= 1
+        self.let_go(task)
+        return self._set_results(task, value)
