@@ -166,8 +166,10 @@ class Client:
             pass
 
     def submit(self, kind: machine.Kind, encoded: Encoded, inputs: tuple[ObjectId, ...]) -> int:
-        """Hand one encoded call to the machine; returns the seq of its first result."""
-        items: list[machine.SendItems] = []
+        """Hand one encoded call to the machine; returns the seq of its first result.
+
+        The first task on an idle link is sent at once, others when enough have gathered or somebody waits.
+        """
         with shield:
             with self.lock:
                 owner = self.owner
@@ -175,10 +177,16 @@ class Client:
                 self.check_open()
                 if inputs or encoded.objects or encoded.refs:
                     index = self._submit_large(kind, encoded, inputs)
-                else:
+                elif owner.unanswered or not (index := owner.submit_at_once(kind, encoded.body)):
                     index = owner.submit(kind, encoded.body)
+                else:
+                    self.introduce(kind)
+                    self.send(Frame.SUBMIT, self._builder.lone(kind, index, 1, encoded.body))
+                    self._busy = False
+                    return index
                 self._busy = False
                 self._unsent += 1
+                items: list[machine.SendItems] = []
                 if owner.unanswered == 1 or self._unsent >= SUBMIT_BATCH:
                     items = self._pump()
                 else:
@@ -214,6 +222,18 @@ class Client:
         deferred = self._drive()
         self._busy = False
         return deferred
+
+    def _has_due(self) -> bool:
+        """Whether the machine or the program has left something to do."""
+        return bool(
+            self.dropped
+            or self.owner.commands
+            or self.owner.backlog
+            or self._unsent
+            or self.requests
+            or self.leaving
+            or self.values.reader.ended
+        )
 
     def _begin_event(self) -> None:
         """Note that the machine is about to change; give up one that was left in the middle of a change."""
@@ -378,7 +398,7 @@ class Client:
         with shield:
             if self._reading and self._reader == threading.get_ident() and shield.is_outermost:
                 self._leave_turn()  # a handler of the program raised before we could do so
-            if not ready():
+            if not ready() and self._has_due():
                 self._pump_and_send()
             while not ready():
                 self.check_open()
@@ -502,7 +522,7 @@ class Client:
             for frame_type, body, _, fds in self.link.frames() if self.closed_mark is None else ():
                 self._handlers[frame_type](body, fds)
             self._busy = False
-            items = self._pump() if self.closed_mark is None else []
+            items = self._pump() if self.closed_mark is None and self._has_due() else []
             if self.link.closed and self.closed_mark is None:
                 self._close(NodeLostMark("the node ended; everything that was pending there is lost"))
         if self._waiters:

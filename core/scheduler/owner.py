@@ -132,6 +132,21 @@ class Owner:
             books.backlog[kind] = None
         return index
 
+    def submit_at_once(self, kind: Kind, call: Any) -> int:
+        """Take over one plain task without inputs that the driver sends now; 0 when it has to take its turn.
+
+        What `submit` and `plan_sends` would come to when nothing else waits; a lone call passes here each time.
+        """
+        if self.backlog or kind.refused is not None or kind.stride != 1 or kind.room() <= 0:
+            return 0
+        index = self._next_seq
+        self._next_seq = index + 1
+        self._owned[index] = task = Task(index, kind, call)
+        task.state = SENT  # READY, SEND → SENT: the table's only way
+        kind.outstanding += 1
+        self._books.unanswered += 1
+        return index
+
     def ask(self, oid: ObjectId) -> None:
         """Ask for the value of a borrowed object, once."""
         self._settling.ask(oid)

@@ -65,6 +65,7 @@ class WorkerProcess(Process):
         if self.in_user_code and self.slot.is_cancelled():
             self.in_user_code = False
             self.world.mark("interrupted")
+            self.world.is_faulty = True  # what the task started is cancelled with it
             self.throw(TaskInterrupt())
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -185,6 +186,7 @@ class Part:
                 yield from self._encode(token, refs if at == 0 else (), pages, index + at)
         except TaskInterrupt as interrupt:
             yield from worker.unblock()
+            worker.driver._cancel_children()
             self._fail(interrupt, pb.Error.CANCELLED)
         except (TaskFailed, Full, ValueError) as error:
             worker.in_user_code = False
