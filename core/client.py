@@ -175,6 +175,8 @@ class Client:
                 owner = self.owner
                 self._begin_event()
                 self.check_open()
+                if not self.background.running:
+                    self.background.start()  # a worker: somebody must send this, and answer who is given references
                 if inputs or encoded.objects or encoded.refs:
                     index = self._submit_large(kind, encoded, inputs)
                 elif owner.unanswered or not (index := owner.submit_at_once(kind, encoded.body)):

@@ -58,9 +58,12 @@ def _live() -> list[NativeEngine]:
 def _before_fork() -> None:
     """Stop our threads (a fork with threads is a hazard, and Python 3.12 warns of it) and take our locks."""
     for engine in _live():
-        if engine.client.background.running and threading.current_thread() is not engine.client.background._thread:
-            engine.client.background.stop()
+        background = engine.client.background
+        if background.running and threading.current_thread() is not background._thread:
+            background.stop()
             _to_restart.append(engine)
+        elif engine.client.owner.refs.owned:
+            _to_restart.append(engine)  # somebody must answer the child when it asks for what it inherited
         engine.client.before_fork()
         _forking.append(engine)
 

@@ -15,13 +15,12 @@ _ANSWERS = {Frame.FINISHED: pb.Finished, Frame.LOST: pb.Lost, Frame.RETURNED: pb
 
 
 class Credits:
-    """Counts tasks in frames that were sent and not handled yet. Arrays that were disposed of no longer count."""
+    """Counts tasks in frames that were sent and not handled yet."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._in_flight: Counter[tuple[int, int]] = Counter()  # (owner, kind)
         self._kinds: dict[tuple[int, int, int], int] = {}  # kind of a plain task, or of an array as index -1
-        self._forgotten: set[tuple[int, int]] = set()
 
     def sent_by_process(self, owner: int, frame_type: int, body: bytes) -> None:
         """An owner writes a frame."""
@@ -34,6 +33,8 @@ class Credits:
                 for at in range(len(i.calls)):
                     self._kinds[owner, 0, i.first + at * i.stride] = i.kind
             self._in_flight[owner, i.kind] += len(i.calls)
+            kind = self._world.processes[owner].client.owner.kinds[i.kind]
+            assert kind.outstanding <= kind.credit, f"{kind.outstanding} of kind {i.kind} are sent on {kind.credit} credits"
 
     def handled_by_node(self, owner: int, frame_type: int, body: bytes) -> None:
         """The node's machine has taken over what a frame carried."""
@@ -60,10 +61,6 @@ class Credits:
             kind = self._kinds[owner, span.stream, -1 if span.stream else span.first]
             self._in_flight[owner, kind] += sign * tasks
 
-    def forget_stream(self, owner: int, stream: int, kind: int) -> None:
-        """An array is no longer counted by its owner."""
-        self._forgotten.add((owner, kind))
-
     def process_died(self, owner: int) -> None:
         """Nobody counts any more."""
         for key in [key for key in self._in_flight if key[0] == owner]:
@@ -76,8 +73,6 @@ class Credits:
         if client is None and not self._world.processes[process.root].alive:
             return  # the node has forgotten it with its root; it is about to be killed
         for kind in process.client.owner.kinds.values():
-            if (owner, kind.id) in self._forgotten:
-                continue
             at_node = client.kinds[kind.id].outstanding if client is not None and kind.id in client.kinds else 0
             there = self._in_flight[owner, kind.id] + at_node
             assert kind.outstanding == there, f"{process} counts {kind.outstanding} of kind {kind.id}, {there} are there"

@@ -283,7 +283,6 @@ class ClientProgram:
         self.arrays.remove(array)
         process.ledger.check()
         process.ledger.forget_array(array)
-        process.world.credits.forget_stream(process.incarnation, array.stream, array.kind.id)
         process.client.owner.dispose_array(array)
         process.client.array_items.pop(array.stream)
         process.client.flush()
