@@ -738,6 +738,9 @@ class Client:
 
     def lease(self, nbytes: int) -> LeasedSegment | None:
         """Lease a segment with room for an object of so many bytes; None: room came back in an older one."""
+        if self.dropped or self.values.reader.ended:
+            self.flush()  # what the program has let go may be room enough
+            return None
         reply, fd = self.ask_node(Frame.LEASE, pb.Lease(nbytes=nbytes).SerializeToString(), Frame.SEGMENT)
         if isinstance(reply, pb.StoreFull):
             raise errors.StoreFullError(

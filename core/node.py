@@ -6,7 +6,6 @@ command, then one write per link.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
@@ -14,7 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .ids import RESOURCE_UNIT, ObjectId, Span
+from .loops import Loop
 from .nodestore import NodeStore
+from .pollloop import PollLoop
 from .process.limits import cpu_count, gpu_count, memory_limit_nbytes, raise_descriptor_limit
 from .rpc.codec import Frame
 from .rpc.local import LoopLink, accept
@@ -51,8 +52,9 @@ class Peer:
 class Node:
     """One node. `founder` is the incarnation of the client whose end is this node's end (embedded), or None."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, boot: Any, settings: dict[str, Any]) -> None:
+    def __init__(self, loop: Loop, boot: Any, settings: dict[str, Any], stop: Callable[[], None]) -> None:
         self.loop = loop
+        self.stop = stop
         self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
         self.host = socket.gethostname()
         self.folder = boot.folder
@@ -385,7 +387,7 @@ class Node:
         if not self.ending:
             self.ending = True
             self.workforce.close()
-            self.loop.stop()
+            self.stop()
 
     def print_lines(self, root: int, lines: list[pb.Line]) -> None:
         """Send what workers wrote to their client's terminal; drop it when the client does not read."""
@@ -415,14 +417,9 @@ class Node:
 
 def run(boot: Any, settings: dict[str, Any]) -> None:
     """Be the node until the founding client ends."""
-    try:
-        import uvloop
-
-        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    except ImportError:
-        loop = asyncio.new_event_loop()
+    loop = PollLoop()
     raise_descriptor_limit()
-    node = Node(loop, boot, settings)
+    node = Node(loop, boot, settings, loop.stop)
     node.listen(boot.listener)
     if boot.client_pidfd is not None:
         loop.add_reader(boot.client_pidfd, node.end)

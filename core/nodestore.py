@@ -94,7 +94,10 @@ class NodeStore:
 
     def _refuse(self, writer: int, needed: int) -> None:
         extents = self.extents
-        holders = [pb.Holder(what=self._describe(owner), nbytes=nbytes) for owner, nbytes in extents.holders()[:5]]
+        held = [(f"objects of {self._describe(owner)}", nbytes) for owner, nbytes in extents.holders()]
+        held += [(f"what only {self._describe(writer)} uses", nbytes) for writer, nbytes in extents.leased()]
+        held.sort(key=lambda item: -item[1])
+        holders = [pb.Holder(what=what, nbytes=nbytes) for what, nbytes in held[:5]]
         free = max(0, extents.budget_nbytes - extents.used_nbytes)
         full = pb.StoreFull(needed_nbytes=needed, free_nbytes=free, capacity_nbytes=extents.budget_nbytes,
                             holders=holders)  # fmt: skip
@@ -103,8 +106,8 @@ class NodeStore:
     def _describe(self, owner: int) -> str:
         peer = self.node.peers.get(owner)
         if peer is None:
-            return f"objects of process {owner:016x}"
-        return f"objects of worker {peer.worker}" if peer.worker is not None else "objects of a client"
+            return f"process {owner:016x}"
+        return f"worker {peer.worker}" if peer.worker is not None else f"client {peer.hello.pid}"
 
     def on_map(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """A process wants to read a segment."""

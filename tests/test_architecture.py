@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "core"
 BACKENDS = ROOT / "backends"
 
-RING_0 = {"errors", "ids", "options"}
+RING_0 = {"errors", "ids", "loops", "options", "version"}
 PURE = {
     "__future__",
     "abc",

@@ -40,7 +40,7 @@ class Rig:
         control, self.template = socketpair()
         ours, theirs = socketpair()
         boot = Boot(theirs, None, "", theirs, self.board, 0, control)
-        self.node = Node(StillLoop(), boot, {"num_cpus": 2, "num_gpus": 0, "store_memory": 0.1})
+        self.node = Node(StillLoop(), boot, {"num_cpus": 2, "num_gpus": 0, "store_memory": 0.1}, print)
         self.links: list[LoopLink] = []
         node_module.LoopLink = self._made  # type: ignore[assignment,misc]
         self.node.greet(theirs)

@@ -13,7 +13,7 @@ from .lifetime import open_pidfd
 from .template import EXITED, Entry, decode_report, encode_fork, encode_kill, main
 
 if TYPE_CHECKING:
-    import asyncio
+    from ..loops import Loop
 
 #: What a forked worker runs, as ``module:function``, and what the template imports so that the worker has it.
 WORKER_ENTRY = "outboard.worker:main"
@@ -105,7 +105,7 @@ class TemplateHandle:
     def __init__(
         self,
         sock: socket.socket,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         on_forked: Callable[[int, int, str], None],
         on_exited: Callable[[int, int, int, int, int], None],
         on_lost: Callable[[], None],

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
+    from ..loops import Loop
 
 #: Bytes of a line after which its beginning is passed on without waiting for the end.
 MAX_LINE_NBYTES = 16 * 1024
@@ -31,7 +31,7 @@ class LineReader:
 
     __slots__ = ("_fd", "_loop", "_on_lines", "_rest", "_tail", "closed")
 
-    def __init__(self, fd: int, loop: asyncio.AbstractEventLoop, on_lines: Callable[[list[str]], None]) -> None:
+    def __init__(self, fd: int, loop: Loop, on_lines: Callable[[list[str]], None]) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
         self._loop = loop

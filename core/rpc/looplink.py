@@ -22,7 +22,7 @@ from .codec import (
 from .sockets import RECEIVE_FLAGS, RIGHTS_NBYTES, TRUNCATED, check_complete, close_fds, duplicates, received_fds, rights
 
 if TYPE_CHECKING:
-    import asyncio
+    from ..loops import Loop
 
 #: Bytes of one read. Larger buffers come from mmap: 64 KiB costs 2 µs a read here, 256 KiB 14 µs.
 READ_NBYTES = 64 * 1024
@@ -38,7 +38,7 @@ WRITE_NBYTES = 256 * 1024
 
 
 class LoopLink:
-    """A link's end on an event loop (asyncio or uvloop); every method is called in the loop's thread.
+    """A link's end on an event loop (see ``loops.Loop``); every method is called in the loop's thread.
 
     ``on_frames(link, frames)`` is called once for a readiness event. ``on_closed(link, error)`` is called exactly once,
     when the stream ends (None), fails or breaks the rules, after all that came before; ``close`` does not call it.
@@ -63,7 +63,7 @@ class LoopLink:
     def __init__(
         self,
         sock: socket.socket,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         on_frames: Callable[[LoopLink, list[FrameTuple]], None],
         on_closed: Callable[[LoopLink, Exception | None], None],
     ) -> None:

@@ -218,6 +218,14 @@ class Extents:
             sizes[key[0]] += entry.nbytes
         return sizes.most_common()
 
+    def leased(self) -> list[tuple[int, int]]:
+        """(writer, nbytes) of what writers hold beside announced extents, largest first: objects of theirs, or nothing."""
+        sizes: Counter[int] = Counter()
+        for segment in self._segments.values():
+            if segment.writer is not None and segment.nbytes > segment.used:
+                sizes[segment.writer] += segment.nbytes - segment.used
+        return sizes.most_common()
+
     def _unpin(self, key: Key, count: int) -> None:
         entry = self._entries[key]
         entry.pins -= count

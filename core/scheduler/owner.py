@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..ids import PLAIN_STREAM, ObjectId, Span
 from .arrays import Array
 from .audit import check
 from .books import Books
+from .borrowing import Adopted, Borrowing
 from .entries import Entry, Extra
 from .items import Items
 from .kinds import OUTSTANDING_MIN, OUTSTANDING_NBYTES, POISON_DEATHS, Kind
 from .orders import Answer, Ask, Send, SendCancel, SendItems, Settled, Want
-from .outcomes import CancelledMark, LostCause, ReleasedMark, is_failure
+from .outcomes import CancelledMark, LostCause, is_failure
 from .plain import Plain
-from .references import Unpin
 from .sending import Sending
 from .settling import Settling
 from .states import TaskEvent, TaskState
@@ -35,24 +35,13 @@ from .tasks import UNSETTLED, Task
 READY, SENT = TaskState.READY, TaskState.SENT
 
 
-class Adopted(NamedTuple):
-    """An object that passes into this process's ownership; `value` None: its task still runs.
-
-    `borrower` is a process that still refers to it, or 0. An object with several comes once for each of them.
-    """
-
-    oid: ObjectId
-    value: Any
-    extra: Extra | None
-    borrower: int
-
-
 class Owner:
     """See the head of this file. Not thread-safe: one driver at a time, under its lock."""
 
     def __init__(self, incarnation: int, initial_credit: int) -> None:
         self._books = books = Books(incarnation)
         self._settling = Settling(books)
+        self._borrowing = Borrowing(books, self._settling)
         self._sending = Sending(books)
         self._plain = Plain(books, self._settling)
         self._items = Items(books)
@@ -278,71 +267,25 @@ class Owner:
         for entry in self._owned.values():
             if entry.stored is not None:
                 entry.value, entry.stored = mark, None
-        for oid, foreign in list(self.refs.foreign.items()):
-            if foreign.stored is not None:
-                foreign.value, foreign.stored, foreign.pinned = mark, None, False
-            elif foreign.value is None:
-                self.set_value(oid, mark, None)
+        self._borrowing.on_node_lost(mark)
 
     # -- what other processes say, by way of the node ------------------------------------------------------------------
 
     def on_asked(self, oid: ObjectId, asker: int) -> None:
         """A borrower wants a value: answer now or when it is there. An object that is gone is answered as released."""
-        entry = self.refs.find(oid)
-        if entry is None:
-            mark = ReleasedMark(f"object {oid.hex()} was released before it was asked for")
-            self.commands.append(Answer(oid, mark, asker))
-        elif entry.value is None:
-            entry.wait_list().askers.append(asker)
-        else:
-            self.commands.append(Answer(oid, entry.value, asker))
+        self._borrowing.on_asked(oid, asker)
 
     def on_answered(self, oid: ObjectId, value: Any, extra: Extra | None) -> None:
         """The owner of a borrowed object has answered; an extent was pinned for us when the answer passed the node."""
-        stored, contained = extra if extra is not None else (None, ())
-        foreign = self.refs.foreign.get(oid)
-        if foreign is not None and foreign.value is None:
-            foreign.pinned = stored is not None
-        elif stored is not None:
-            self.commands.append(Unpin(oid, stored))
-        self.set_value(oid, value, stored, contained)
-
-    def set_value(self, oid: ObjectId, value: Any, stored: int | None, contained: tuple[ObjectId, ...] = ()) -> None:
-        """A borrowed or adopted object has its value now; one that nobody waits for is counted."""
-        foreign = self.refs.foreign.get(oid)
-        if foreign is None or foreign.value is not None:
-            self.counts["late answer"] += 1
-            return
-        foreign.value, foreign.stored, foreign.pending = value, stored, False
-        self.refs.contain(foreign, contained)
-        self._settling.arrived(oid, foreign)
+        self._borrowing.on_answered(oid, value, extra)
 
     def on_adopted(self, adoptions: Sequence[Adopted]) -> None:
-        """Objects pass into our ownership, in any order.
-
-        All of them are entered before the first value is: a value that contains another of them must not borrow it.
-        A new one that nothing refers to yet stays for the result that it came with. With ourselves as borrower nothing
-        passes: a task of our own has run here, and we hold what its result contains until that has come back.
-        """
-        adoptions = [adopted for adopted in adoptions if adopted.borrower != self.incarnation]
-        known = {adopted.oid for adopted in adoptions if adopted.oid in self.refs.foreign}
-        for oid, _, _, borrower in adoptions:
-            self.refs.on_adopted(oid, None, None)
-            if borrower:
-                self.refs.on_borrowed(oid, borrower)
-        for oid, value, extra, _ in adoptions:
-            if value is not None:
-                self.refs.hold(oid)
-                self.set_value(oid, value, *(extra if extra is not None else (None, ())))
-                self.refs.foreign[oid].count -= 1
-                if oid in known:
-                    self.refs.settle(oid, self.refs.foreign[oid])
+        """Objects pass into our ownership, in any order; with ourselves as borrower nothing passes."""
+        self._borrowing.on_adopted(adoptions)
 
     def on_owner_lost(self, incarnation: int, mark: Any) -> None:
         """A process is gone: what it had not told us of its objects it never will."""
-        for oid, foreign in list(self.refs.foreign.items()):
-            if oid.owner == incarnation and foreign.value is None:
-                self.set_value(oid, mark, None)
+        self._borrowing.on_owner_lost(incarnation, mark)
 
 
 __all__ = [

@@ -9,7 +9,9 @@ borrowers.
 Collections and their invariants:
 - `owned[seq]`: every object of this process that is alive or still being made.
 - `foreign[id]`: every object of another owner that something here refers to (count > 0), or that passed into this
-  process's ownership when the task that made it ended (`adopted`).
+  process's ownership when the task that made it ended (`adopted`). An own object is among them when it was passed on,
+  has ended here, and came back in a value.
+- `passed_on`: numbers of own objects that were passed on and have ended here.
 """
 
 from __future__ import annotations
@@ -66,23 +68,32 @@ class Unpin(NamedTuple):
 class References:
     """The tables of one process. Methods append what must be told to others to `commands`."""
 
-    __slots__ = ("commands", "foreign", "incarnation", "owned")
+    __slots__ = ("commands", "foreign", "incarnation", "owned", "passed_on")
 
     def __init__(self, incarnation: int, commands: list[Any]) -> None:
         self.incarnation = incarnation
         self.commands = commands
         self.owned: dict[int, Entry] = {}
         self.foreign: dict[ObjectId, Foreign] = {}
+        self.passed_on: set[int] = set()
 
     def find(self, oid: ObjectId) -> Entry | None:
         """Return the entry of an object that something here refers to."""
-        return self.owned.get(oid.seq) if oid.owner == self.incarnation else self.foreign.get(oid)
+        if oid.owner == self.incarnation:
+            entry = self.owned.get(oid.seq)
+            if entry is not None:
+                return entry
+        return self.foreign.get(oid)
 
     def hold(self, oid: ObjectId) -> None:
-        """Count one more reference; the first to a foreign object borrows it. An own object that is gone stays so."""
+        """Count one more reference; the first to a foreign object borrows it.
+
+        So does the first to an own one that was passed on and has ended here: it comes back as another's. Any other own
+        object that is gone stays so.
+        """
         entry = self.find(oid)
         if entry is None:
-            if oid.owner == self.incarnation:
+            if oid.owner == self.incarnation and oid.seq not in self.passed_on:
                 return
             entry = self.foreign[oid] = Foreign()
             self.commands.append(Borrow(oid))
@@ -96,6 +107,7 @@ class References:
             return
         entry = self.owned.get(seq)
         if entry is None:
+            self._drop_foreign(ObjectId(owner, seq))
             return
         entry.count = count = entry.count - 1
         if count > 0 or entry.value is None:
@@ -135,6 +147,7 @@ class References:
         if not isinstance(entry, Foreign):
             del self.owned[oid.seq]
             if entry.handed_to is not None:
+                self.passed_on.add(oid.seq)
                 self.commands.append(ReleaseTo(oid, entry.handed_to))
             elif entry.stored is not None:
                 self.commands.append(Free(oid, entry.stored))

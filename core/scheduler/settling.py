@@ -121,17 +121,13 @@ class Settling:
 
     def _input_arrived(self, task: Task, value: Any) -> list[Arrival]:
         """Tell a task of an input; returns its results when that ended it."""
-        event = TaskEvent.INPUT_FAILED
-        if not is_failure(value):
-            task.missing -= 1
-            if task.missing:
-                return []
-            if task.kind.refused is None:
-                task.move(TaskEvent.INPUTS_READY)
-                self.queue(task)
-                return []
-            event, value = TaskEvent.REFUSE, task.kind.refused
-        task.move(event)
-        self._books.unanswered -= 1
-        self.let_go(task)
-        return self._set_results(task, value)
+        if is_failure(value):
+            task.move(TaskEvent.INPUT_FAILED)
+            self._books.unanswered -= 1
+            self.let_go(task)
+            return self._set_results(task, value)
+        task.missing -= 1
+        if not task.missing:
+            task.move(TaskEvent.INPUTS_READY)
+            self.queue(task)
+        return []

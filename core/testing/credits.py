@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
@@ -11,7 +11,7 @@ from ..rpc.protos import outboard_pb2 as pb
 if TYPE_CHECKING:
     from .world import World
 
-_ANSWERS = {Frame.FINISHED: pb.Finished, Frame.LOST: pb.Lost, Frame.RETURNED: pb.Returned}
+_ANSWERS: dict[int, Any] = {Frame.FINISHED: pb.Finished, Frame.LOST: pb.Lost, Frame.RETURNED: pb.Returned}
 
 
 class Credits:
@@ -34,7 +34,7 @@ class Credits:
                     self._kinds[owner, 0, i.first + at * i.stride] = i.kind
             self._in_flight[owner, i.kind] += len(i.calls)
             kind = self._world.processes[owner].client.owner.kinds[i.kind]
-            assert kind.outstanding <= kind.credit, f"{kind.outstanding} of kind {i.kind} are sent on {kind.credit} credits"
+            assert kind.outstanding <= kind.credit, f"{kind.outstanding} sent on {kind.credit} credits"
 
     def handled_by_node(self, owner: int, frame_type: int, body: bytes) -> None:
         """The node's machine has taken over what a frame carried."""
@@ -75,4 +75,4 @@ class Credits:
         for kind in process.client.owner.kinds.values():
             at_node = client.kinds[kind.id].outstanding if client is not None and kind.id in client.kinds else 0
             there = self._in_flight[owner, kind.id] + at_node
-            assert kind.outstanding == there, f"{process} counts {kind.outstanding} of kind {kind.id}, {there} are there"
+            assert kind.outstanding == there, f"{process} counts {kind.outstanding}, there are {there}"

@@ -24,7 +24,7 @@ def mix(*parts: int) -> int:
 
 
 def is_right(world: World, expected: int | None, token: int) -> bool:
-    """Whether a value is what was expected of its task; None: it should raise, unless faults let something run again."""
+    """Whether a value is what was expected of its task; None: it raises, unless faults let it run again."""
     return world.is_faulty if expected is None else token == expected
 
 
@@ -46,7 +46,7 @@ def read_value(world: World, body: bytes) -> tuple[int, int] | None:
 class Pending(NamedTuple):
     """One plain task that has not settled; its entry is the machine's record."""
 
-    index: int
+    first: int
     entry: Any
     inputs: tuple[ObjectId, ...]
 
@@ -103,15 +103,15 @@ class Ledger:
 
     def _check_settled(self, pending: Pending) -> None:
         value = pending.entry.value
-        oid = ObjectId(self._process.incarnation, pending.index)
+        oid = ObjectId(self._process.incarnation, pending.first)
         world = self._process.world
         if is_failure(value):
-            world.failed.update(ObjectId(oid.owner, pending.index + i) for i in range(pending.entry.kind.stride))
+            world.failed.update(ObjectId(oid.owner, pending.first + i) for i in range(pending.entry.kind.stride))
             self.check_failure(oid, value, pending)
             return
         found = read_value(world, value)
         if found is None:  # whoever it was handed to has died
-            assert world.is_faulty and pending.entry.handed_to is not None, f"the result of {pending.entry} is not there"
+            assert world.is_faulty and pending.entry.handed_to is not None, f"the result of {pending.entry} is gone"
             return
         token, attempt = found
         assert is_right(world, world.expected[oid], token), f"{pending.entry}: {token} instead of {world.expected[oid]}"
@@ -120,9 +120,9 @@ class Ledger:
     def check_failure(self, oid: ObjectId, value: Any, pending: Pending | None = None) -> None:
         """A failure needs a reason: without faults, cancels or errors of the program there is none."""
         world = self._process.world
-        if world.is_faulty or world.expected.get(oid) is None:
+        if world.is_faulty or world.expected.get(oid) is None or (pending is None and oid in world.failed):
             return
-        if pending is not None and (pending.index in self.cancelled or pending.entry.kind.id in self.spoilt):
+        if pending is not None and (pending.first in self.cancelled or pending.entry.kind.id in self.spoilt):
             return
         if pending is None and oid.owner == self._process.incarnation:
             return  # it was looked at when it settled

@@ -79,6 +79,7 @@ class Pipe:
         if data and not self.closed:
             self._deliver(data)
         if has_ended and not self.closed:
+            self.closed = True
             self._deliver(b"")
 
 
@@ -132,8 +133,8 @@ class ProcessLink:
 class NodeLink:
     """The node's end of a link, as `LoopLink`. `number` makes the order of a set of links the same in every run."""
 
-    __slots__ = ("_decoder", "_inward", "_is_waiting", "_lanes", "_name", "_number", "_on_closed", "_on_frames", "_outward",
-                 "_world", "closed", "queued_nbytes")  # fmt: skip
+    __slots__ = ("_decoder", "_inward", "_is_waiting", "_lanes", "_name", "_number", "_on_closed", "_on_frames",
+                 "_outward", "_world", "closed", "queued_nbytes")  # fmt: skip
 
     def __init__(self, world: World, name: str, number: int, deliver: Callable[[bytes], None]) -> None:
         self._world = world

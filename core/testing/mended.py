@@ -1,4 +1,4 @@
-"""Where the simulated node differs from the real one on purpose: what was found here and is still to be mended there."""
+"""Where the simulated node differs from the real one: what was found here and is still to be mended there."""
 
 from __future__ import annotations
 

@@ -42,6 +42,10 @@ class Loop:
 
         self._world.at(delay, "node timer", act)
 
+    def call_soon(self, do: Callable[..., None], *args: Any) -> None:
+        """Call in the next turn."""
+        self.call_later(0.0, do, *args)
+
     def add_reader(self, fd: int, do: Callable[..., None], *args: Any) -> None:
         """Nothing here has descriptors."""
 
@@ -154,8 +158,9 @@ class SimWorkforce(Workforce):
         link: Any = worker.node_link
         peer = node.add_peer(link, worker.incarnation, client.root, number)
         link.listen(lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number))
-        shared: Any = claim, slot
-        hand = self.hands[number] = self.places[place] = Hand(number, place, peer, *shared, command.binding)
+        sender: Any = claim
+        board: Any = slot
+        hand = self.hands[number] = self.places[place] = Hand(number, place, peer, sender, board, command.binding)
         output: Any = Output()
         hand.out = hand.err = output
         binding = pb.Binding.FromString(self.bindings.get((command.client, command.binding), b""))
@@ -198,7 +203,8 @@ class SimWorkforce(Workforce):
     def lose_workers(self) -> None:
         """The template is gone, and its workers with it."""
         for hand in list(self.hands.values()):
-            self._bury(hand, pb.Death(pid=hand.pid, signal=9, host=self.node.host, worker=hand.number), machine_lost=True)
+            death = pb.Death(pid=hand.pid, signal=9, host=self.node.host, worker=hand.number)
+            self._bury(hand, death, machine_lost=True)
 
 
 class SimNode(Node):
@@ -209,7 +215,7 @@ class SimNode(Node):
         loop: Any = Loop(world)
         settings = {"num_cpus": cpus, "num_gpus": 0, "resources": {"disk": 1}, "store_memory": store_nbytes}
         self.workforce: SimWorkforce
-        super().__init__(loop, boot, settings)
+        super().__init__(loop, boot, settings, loop.stop)
         self.world = world
         self.incarnation = world.new_incarnation()
         self.founder = 0
@@ -253,4 +259,3 @@ class SimNode(Node):
         for fd, _ in self.store._segments.values():
             os.close(fd)
         self.store._segments.clear()
-

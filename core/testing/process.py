@@ -13,8 +13,8 @@ from ..client import BLOCKED_AFTER, Client
 from ..ids import ObjectId
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
-from ..scheduler.owner import is_failure
-from .ledger import Ledger, is_right
+from .calls import Calls
+from .ledger import Ledger
 from .links import NodeLink, ProcessLink
 from .memory import SimValues
 
@@ -32,14 +32,6 @@ class Want(NamedTuple):
 
     what: str
     timeout: float | None = None
-
-
-class TaskFailed(Exception):
-    """A value that a program wanted is a failure."""
-
-
-class Full(Exception):
-    """The store has no room and nothing will make some."""
 
 
 class Gone(Exception):
@@ -103,6 +95,7 @@ class Process:
         self.in_user_code = False
         self.client.in_task = lambda: self.in_user_code
         self.ledger = Ledger(self)
+        self.calls = Calls(self)
         self.refs: list[ObjectId] = []  # references that the program holds, one entry each
         self.views: list[tuple[int, int]] = []
         self.main: Program | None = None
@@ -281,116 +274,3 @@ class Process:
         """All records of objects that the machine has."""
         refs = self.client.owner.refs
         return [*refs.owned.values(), *refs.foreign.values()]
-
-    # -- what programs do, as the native engine ------------------------------------------------------------------------
-
-    def ask_node(self, request: int, body: bytes, reply: int) -> Program:
-        """As `Client.ask_node`."""
-        replies = self.client._replies
-        replies.pop(reply, None)
-        self.link.send(request, body)
-        yield from self.wait(lambda: reply in replies)
-        return replies.pop(reply)
-
-    def make_room(self, pages: int) -> Program:
-        """Lease until an object of so many pages fits. Raises Full."""
-        while not self.values.has_room(pages):
-            body = pb.Lease(nbytes=pages * 4096).SerializeToString()
-            reply, _ = yield from self.ask_node(Frame.LEASE, body, Frame.SEGMENT)
-            if isinstance(reply, pb.StoreFull):
-                self.world.mark("store full")
-                self.world.is_faulty = True
-                raise Full
-            if reply.segment:
-                self.values.add_leased(reply.segment, reply.nbytes)
-            else:
-                self.world.mark("room came back")
-
-    def put(self, token: int, refs: tuple[ObjectId, ...], pages: int) -> Program:
-        """As `NativeEngine.put`; returns the reference."""
-        if pages:
-            yield from self.make_room(pages)
-        client = self.client
-        oid = ObjectId(self.incarnation, client.take_seq())
-        encoded = self.values.encode((token, 0, refs), oid, 0, refs, pages)
-        client._drop_ended()
-        client.owner.put(oid.seq, encoded.body, 0 if encoded.objects else None, encoded.refs)
-        self.world.expected[oid] = token
-        self.refs.append(oid)
-        return oid
-
-    def fetch(self, oid: ObjectId, timeout: float | None = None) -> Program:
-        """As `NativeEngine.get`: returns (token, references), the program holding the latter; None after the timeout.
-
-        Raises TaskFailed when it is a failure.
-        """
-        client = self.client
-        entry = client.owner.refs.find(oid)
-        assert entry is not None, f"{self.name} holds {oid} and has no entry of it"
-        if entry.value is None:
-            client.owner.ask(oid)
-            if not (yield from self.wait(lambda: entry.value is not None, timeout)):
-                return None
-        if is_failure(entry.value):
-            self.ledger.check_failure(oid, entry.value)
-            raise TaskFailed(str(oid))
-        token, _, refs = self.open_value(entry.value, pinned=False)
-        expected = self.world.expected.get(oid)
-        assert is_right(self.world, expected, token), f"{oid} is {token}, not {expected}"
-        return token, refs
-
-    def open_value(self, body: bytes, *, pinned: bool) -> Any:
-        """Rebuild a value: its views and the references inside it are the program's."""
-        value = self.values.decode(body, pinned=pinned)
-        self.views += self.values.reader.opened
-        self.values.reader.opened.clear()
-        self.hold(value[2])
-        return value
-
-    def hold(self, refs: Any) -> None:
-        """As `adopt_ref`: references appear in the program."""
-        for owner, seq in refs:
-            oid = ObjectId(owner, seq)
-            self.client.owner.refs.hold(oid)
-            self.refs.append(oid)
-            if owner != self.incarnation:
-                self.background.nudge()
-
-    def drop(self, oid: ObjectId) -> None:
-        """A reference ends."""
-        self.refs.remove(oid)
-        self.client.dropped.append((oid.owner, oid.seq))
-
-    def drop_all(self, keep_views: bool = False) -> None:
-        """All references end, and all views."""
-        while self.refs:
-            self.drop(self.refs[-1])
-        while self.views and not keep_views:
-            self.values.reader.end_view(self.views.pop())
-
-    def add_kind(self, resources: dict[str, int], *, retries: int, machine_retries: int = 3, returns: int = 1,
-                 binding: int = 0, retry_exceptions: bool = False) -> Any:  # fmt: skip
-        """As `NativeEngine._make_kind`."""
-        client = self.client
-        kind = client.owner.add_kind("f", process_retries=retries, machine_retries=machine_retries, stride=max(1, returns))
-        client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=b"\x80", name="f", resources=resources,
-                                        num_returns=returns)  # fmt: skip
-        client.kind_binding[kind.id] = binding
-        if retry_exceptions:
-            client.retries[kind.id] = True
-        mark = client.failed_bindings.get(binding)
-        if mark is not None:
-            client.owner.on_refused(kind.id, mark)
-        return kind
-
-    def submit(self, kind: Any, spec: Any, token: int | None, *, inputs: tuple[ObjectId, ...] = (),
-               refs: tuple[ObjectId, ...] = (), buffers: tuple[pb.Descriptor, ...] = ()) -> list[ObjectId]:  # fmt: skip
-        """As `NativeEngine.submit`; `token` is what the task must give, None when it raises."""
-        encoded = self.values.encode_arguments((spec, refs), refs, buffers, len(inputs))
-        index = self.client.submit(kind, encoded, inputs)
-        oids = [ObjectId(self.incarnation, index + i) for i in range(kind.stride)]
-        self.refs += oids
-        for oid in oids:
-            self.world.expected[oid] = token
-        self.ledger.add_task(kind, index, inputs)
-        return oids

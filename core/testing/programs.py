@@ -1,103 +1,15 @@
-"""What simulated programs do: tasks that compute a number only right inputs give, and clients that use everything."""
+"""What simulated clients do: use everything, in any order, then let go of all of it and stay."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb
-from .ledger import mix
-from .process import Full, Process, Program, TaskFailed, Want
-
-if TYPE_CHECKING:
-    from .worker import WorkerProcess
-    from .world import World
-
-#: 1 CPU in the machines' units.
-CPU = 10_000
-
-#: What children do with their parent: it waits for them, leaves them, or returns references to them.
-GET, LEAVE, RETURN = 0, 1, 2
-
-
-class Spec(NamedTuple):
-    """What one task does. It travels as a plain tuple.
-
-    `children` are submitted, `mode` says what becomes of them; `puts` pages of an object are made and its reference is
-    returned (-1: none, 0: inline); the result takes `pages` (0: inline). `fault`: "" none, "raise" always, "once" on
-    the first attempt, "exit" ends the process.
-    """
-
-    number: int
-    seconds: float
-    children: tuple[Any, ...]
-    mode: int
-    puts: int
-    pages: int
-    fault: str
-
-
-def expected_token(spec: Any, inputs: tuple[int, ...] = (), *, is_repeated: bool = False) -> int | None:
-    """What a task gives, None when it raises; `is_repeated`: one that raises is run again."""
-    if spec[6] in ("raise", "exit") or (spec[6] == "once" and not is_repeated):
-        return None
-    tokens = []
-    if spec[3] == GET:
-        for child in spec[2]:
-            token = expected_token(child)
-            if token is None:
-                return None
-            tokens.append(token)
-    return mix(spec[0], *inputs, *tokens)
-
-
-def make_spec(world: World, rng: Random, depth: int = 0) -> Spec:
-    """Draw a task."""
-    world.last_spec += 1
-    seconds = rng.choice((0.00001, 0.0001, 0.0005, 0.002, 0.02)) * rng.random()
-    children: tuple[Any, ...] = ()
-    if depth < 2 and rng.random() < 0.15:
-        children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(1))
-    fault = "" if rng.random() < 0.93 else rng.choice(("raise", "once", "exit" if world.with_faults else "raise"))
-    return Spec(world.last_spec, seconds, children, rng.choice((GET, GET, LEAVE, RETURN)),
-                rng.choice((0, 1)) if rng.random() < 0.1 else -1, rng.choice((1, 2)) if rng.random() < 0.15 else 0,
-                fault)  # fmt: skip
-
-
-def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], attempt: int) -> Program:
-    """Be a user's function: returns (token, references in the result, pages of the result)."""
-    number, seconds, children, mode, puts, pages, fault = spec
-    returned: tuple[ObjectId, ...] = ()
-    yield Want("time", seconds)
-    if fault == "exit":
-        worker.exitcode = 7
-        worker.world.is_faulty = True
-        worker.world.template.exited(worker)
-        yield Want("nothing")
-    if fault == "raise" or (fault == "once" and attempt == 1):
-        raise ValueError(number)
-    if puts >= 0:
-        returned += ((yield from worker.put(mix(number, 1), (), puts)),)
-    oids = [submit_child(worker, child) for child in children]
-    tokens = []
-    if mode == GET:
-        for oid in oids:
-            tokens.append((yield from worker.fetch(oid))[0])
-    elif mode == RETURN:
-        returned += tuple(oids)
-    return mix(number, *(token for token, *_ in inputs), *tokens), returned, pages
-
-
-def submit_child(worker: WorkerProcess, spec: Any) -> ObjectId:
-    """A task submits another."""
-    kinds = worker.child_kinds
-    if not kinds:
-        kinds.append(worker.add_kind({"CPU": CPU}, retries=3))
-        kinds.append(worker.add_kind({"CPU": CPU // 2}, retries=0))
-    worker.world.mark("child")
-    kind = kinds[spec[0] % 2]
-    return worker.submit(kind, spec, expected_token(spec))[0]
+from .calls import Full, TaskFailed
+from .process import Process, Program, Want
+from .tasks import CPU, Spec, expected_token, make_spec
 
 
 class ClientProgram:
@@ -117,9 +29,9 @@ class ClientProgram:
         """Do a number of things, then wait for everything, let everything go and stay."""
         rng, process = self.rng, self.process
         self._make_kinds()
-        actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2
-        actions += [self._put, self._buffer, self._cancel, self._cancel_array, self._drop, self._dispose, self._take,
-                    self._timeout, self._bind, self._unbind]  # fmt: skip
+        actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2 + [self._buffer] * 2 + [self._drop] * 2
+        actions += [self._put, self._take, self._cancel, self._cancel_array, self._dispose, self._timeout, self._bind]
+        actions += [self._unbind]
         for _ in range(rng.randint(3, 9)):
             yield from rng.choice(actions)()
             if rng.random() < 0.4:
@@ -129,16 +41,17 @@ class ClientProgram:
 
     def _make_kinds(self) -> None:
         rng, process = self.rng, self.process
-        demands: list[dict[str, int]] = [{"CPU": CPU}, {"CPU": CPU // 2}, {}, {"CPU": 2 * CPU}, {"CPU": CPU, "disk": CPU}]
-        self.kinds.append(process.add_kind(demands[0], retries=3))
+        demands: list[dict[str, int]] = [{"CPU": CPU}, {"CPU": CPU // 2}, {}, {"CPU": 2 * CPU}]
+        demands.append({"CPU": CPU, "disk": CPU})
+        self.kinds.append(process.calls.add_kind(demands[0], retries=3))
         for _ in range(rng.randint(1, 2)):
             retries = rng.choice((0, 3, -1))
-            kind = process.add_kind(rng.choice(demands), retries=retries, returns=rng.choice((1, 1, 2)),
+            kind = process.calls.add_kind(rng.choice(demands), retries=retries, returns=rng.choice((1, 1, 2)),
                                     machine_retries=rng.choice((3, 3, 0)),
                                     retry_exceptions=retries >= 0 and rng.random() < 0.3)  # fmt: skip
             self.kinds.append(kind)
         if rng.random() < 0.05:
-            self.kinds.append(process.add_kind({"CPU": 99 * CPU}, retries=3))
+            self.kinds.append(process.calls.add_kind({"CPU": 99 * CPU}, retries=3))
         totals = self.world.node.totals
         for kind in self.kinds:
             asked = process.client.kinds[kind.id].resources
@@ -153,9 +66,11 @@ class ClientProgram:
         for _ in range(rng.choice((1, 1, 2, 4))):
             spec = make_spec(self.world, rng)
             inputs = tuple(rng.sample(process.refs, min(len(process.refs), 2))) if rng.random() < 0.3 else ()
-            refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.15 else ()
-            buffers = (self._use_buffer(),) if self.buffers and rng.random() < 0.2 else ()
-            process.submit(kind, tuple(spec), self._token(kind, spec, inputs), inputs=inputs, refs=refs, buffers=buffers)
+            refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.3 else ()
+            buffers = (self._use_buffer(),) if self.buffers and rng.random() < 0.5 else ()
+            process.calls.submit(
+                kind, tuple(spec), self._token(kind, spec, inputs), inputs=inputs, refs=refs, buffers=buffers
+            )
         yield from ()
 
     def _token(self, kind: Any, spec: Spec, inputs: tuple[ObjectId, ...] = ()) -> int | None:
@@ -174,7 +89,7 @@ class ClientProgram:
         refs = tuple(self.rng.sample(self.process.refs, 1)) if self.process.refs and self.rng.random() < 0.3 else ()
         self.world.last_spec += 1
         try:
-            yield from self.process.put(self.world.last_spec, refs, self.rng.choice((0, 1, 3)))
+            yield from self.process.calls.put(self.world.last_spec, refs, self.rng.choice((0, 1, 3)))
         except Full:
             yield from self._drop()
 
@@ -182,7 +97,7 @@ class ClientProgram:
         """Store an array that calls will be given again and again."""
         process = self.process
         try:
-            yield from process.make_room(1)
+            yield from process.calls.make_room(1)
         except Full:
             return
         oid = ObjectId(process.incarnation, process.client.take_seq())
@@ -193,23 +108,26 @@ class ClientProgram:
     def _fetch(self) -> Program:
         if self.process.refs:
             try:
-                yield from self.process.fetch(self.rng.choice(self.process.refs))
+                yield from self.process.calls.fetch(self.rng.choice(self.process.refs))
             except TaskFailed:
                 pass
 
     def _timeout(self) -> Program:
         if self.process.refs:
             try:
-                yield from self.process.fetch(self.rng.choice(self.process.refs), 0.002 * self.rng.random())
+                yield from self.process.calls.fetch(self.rng.choice(self.process.refs), 0.002 * self.rng.random())
             except TaskFailed:
                 pass
 
     def _drop(self) -> Program:
         process = self.process
-        for _ in range(min(len(process.refs), 3)):
-            process.drop(self.rng.choice(process.refs))
+        for _ in range(min(len(process.refs), 5)):
+            process.calls.drop(self.rng.choice(process.refs))
         if process.views:
             process.values.reader.end_view(process.views.pop())
+        if self.buffers:
+            process.client.owner.refs.drop(self.buffers.pop(0)[0])
+            process.client.flush()
         yield from ()
 
     def _cancel(self) -> Program:
@@ -240,7 +158,7 @@ class ClientProgram:
             self.arrays.append(array)
         array = rng.choice(self.arrays)
         specs = [make_spec(self.world, rng, depth=1) for _ in range(rng.choice((1, 3, 8, 30)))]
-        refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.1 else ()
+        refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.2 else ()
         process.client.array_items[array.stream] += [((tuple(spec), refs), refs) for spec in specs]
         process.ledger.add_items(array, [expected_token(spec) for spec in specs])
         owner.extend(array, len(specs))
@@ -256,7 +174,7 @@ class ClientProgram:
             for index, value in taken:
                 extra = array.extras.pop(index, None)
                 if isinstance(value, bytes) and value[:1] != b"\x12":
-                    process.open_value(value, pinned=False)
+                    process.calls.open_value(value, pinned=False)
                 if extra is not None:
                     process.client.owner.take_extra(array, index, extra)
             taken.clear()
@@ -295,10 +213,10 @@ class ClientProgram:
         binding = self.bindings_made
         initializer = rng.choice((b"", b"", b"runs", b"runs", b"fails", b"dies"))
         process.background.start()
-        spec = {"id": binding, "processes": rng.choice((1, 2)), "initializer": initializer, "eager": True,
-                "max_tasks": rng.choice((0, 0, 3)), "ordered": rng.random() < 0.2}  # fmt: skip
-        process.world.bind(process, pb.Binding(**spec))
-        kind = process.add_kind({}, retries=rng.choice((0, 3)), binding=binding)
+        spec = pb.Binding(id=binding, processes=rng.choice((1, 2)), initializer=initializer, eager=True,
+                          max_tasks=rng.choice((0, 0, 3)), ordered=rng.random() < 0.2)  # fmt: skip
+        process.world.bind(process, spec)
+        kind = process.calls.add_kind({}, retries=rng.choice((0, 3)), binding=binding)
         self.kinds.append(kind)
         self.bindings.append(binding)
         if initializer in (b"fails", b"dies"):
@@ -330,7 +248,7 @@ class ClientProgram:
             process.client.owner.refs.drop(oid)
         for binding in self.bindings:
             self._unbind_one(binding, force=False)
-        process.drop_all()
+        process.calls.drop_all()
         process.client.flush()
         unbound = process.client.unbound
         yield from process.wait(lambda: len(unbound) == self.bindings_made)

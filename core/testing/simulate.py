@@ -1,7 +1,7 @@
 """Run seeds of the simulator: `python -m outboard.testing.simulate --seeds 2000`.
 
-A seed that fails prints what is wrong, the end of its trace and how to run it again; `--seed S --trace` prints the whole
-trace. The digest of a trace is the same in every run of a seed. Rare marks that no seed reached fail a long run: then
+A seed that fails prints what is wrong, the end of its trace and how to run it again; `--seed S --trace` prints all of
+it. The digest of a trace is the same in every run of a seed. Rare marks that no seed reached fail a long run: then
 the simulator no longer exercises what it was made for.
 """
 

@@ -11,9 +11,10 @@ from ..ids import ObjectId, item_object
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
 from ..worker import PART_SECONDS, TaskInterrupt, Worker
+from .calls import Full, TaskFailed
 from .links import Claim, Slot
-from .process import Full, Process, Program, TaskFailed, Want
-from .programs import run_task
+from .process import Process, Program, Want
+from .tasks import run_task
 
 if TYPE_CHECKING:
     from .world import World
@@ -93,7 +94,7 @@ class WorkerProcess(Process):
             self.has_packet = True
             yield from self._serve(packet)
             self.has_packet = False
-        self.drop_all()
+        self.calls.drop_all()
         self.client.flush()
         owned = self.client.owner.refs.owned
         yield from self.wait(lambda: not any(e.handed_to is not None and e.value is None for e in owned.values()))
@@ -113,7 +114,7 @@ class WorkerProcess(Process):
     def fetch_kind(self, owner: int, kind_id: int) -> Program:
         """Ask the node for a kind that this worker meets for the first time."""
         request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
-        self.kinds[owner, kind_id] = yield from self.ask_node(Frame.GET_KIND, request, Frame.KIND)
+        self.kinds[owner, kind_id] = yield from self.calls.ask_node(Frame.GET_KIND, request, Frame.KIND)
 
     def unannounced(self, value: bytes) -> list[pb.Descriptor]:
         """What the node must hear of before somebody else learns this value."""
@@ -123,18 +124,18 @@ class WorkerProcess(Process):
     def arguments(self, call: bytes) -> tuple[Any, list[tuple[int, int]]]:
         """Rebuild a call: its specification, and tokens and attempts of what was given beside it."""
         if call[0] == 0x80:
-            (spec, refs), inputs = pickle.loads(call), []
+            (spec, refs), inputs = pickle.loads(call), list[bytes]()
         else:
             (spec, refs), inputs = self.values.decode_call(call, writable=False)
             self.views += self.values.reader.opened
             self.values.reader.opened.clear()
-        self.hold(refs)
+        self.calls.hold(refs)
         given = []
         for body in inputs:
             error = as_exception(body)
             if error is not None:
                 raise error
-            given.append(self.open_value(body, pinned=True))
+            given.append(self.calls.open_value(body, pinned=True))
         return spec, given
 
 
@@ -166,7 +167,8 @@ class Part:
             yield from worker.fetch_kind(self.owner, interval.kind)
         for position, call in enumerate(interval.calls):
             yield from self._call(call, index)
-            worker.drop_all(keep_views=world.rng.random() < 0.1)
+            if world.rng.random() < 0.7:  # else it has kept them in a global, for the next one
+                worker.calls.drop_all()
             index += interval.stride
             if position + 1 < len(interval.calls) and world.now - self.sent_at > PART_SECONDS:
                 world.mark("part of a packet")
@@ -204,13 +206,11 @@ class Part:
 
     def _encode(self, token: int, refs: tuple[ObjectId, ...], pages: int, index: int) -> Program:
         worker, interval = self.worker, self.interval
-        if interval.array:
-            oid = item_object(self.owner, interval.stream, index)
-        else:
-            oid = ObjectId(self.owner, index)
+        is_item = interval.array
+        oid = item_object(self.owner, interval.stream, index) if is_item else ObjectId(self.owner, index)
         if pages:
             worker.in_user_code = True  # who waits for room gives back its CPUs
-            yield from worker.make_room(pages)
+            yield from worker.calls.make_room(pages)
             worker.in_user_code = False
         encoded = worker.values.encode((token, interval.attempt, refs), oid, interval.attempt, refs, pages)
         self.values.append(encoded.body)

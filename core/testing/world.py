@@ -52,7 +52,7 @@ class World:
         self.events = 0
         self.lines: list[str] = []
         self.marks: Counter[str] = Counter()
-        self.with_faults = rng.random() < 0.75
+        self.with_faults = rng.random() < 0.65
         self.faults_are_over = not self.with_faults
         self.is_faulty = False  # something happened because of which tasks may fail
         self.last_spec = 0
@@ -119,10 +119,10 @@ class World:
         check_quiet(self)
 
     def _read_out(self) -> None:
-        """Let workers handle what they would find with their next task, and let go what their last one left in globals."""
+        """Let workers handle what they would find with their next task, and let go of what their last one kept."""
         for process in self.processes.values():
             if process.alive:
-                process.drop_all()
+                process.calls.drop_all()
                 process.client.flush()
         while self.step() or any(process.alive and process.link.has_input for process in self.processes.values()):
             for process in self.processes.values():
@@ -221,4 +221,3 @@ class World:
                 if kind is not None and client.kind_binding[kind.id] == binding:
                     client.owner.cancel(seq)
         client.flush()
-

@@ -1,16 +1,17 @@
-"""One suite for every link with call backs: in memory, and local on both event loops."""
+"""One suite for every link with call backs: in memory, and local on the node's loop and on asyncio's."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import uvloop
 
+from outboard.pollloop import PollLoop
 from outboard.rpc.base import Link
 from outboard.rpc.codec import HEADER, MAX_BODY, Frame, FrameTuple, ProtocolError, encode_parts
 from outboard.rpc.local import LoopLink, socketpair
@@ -57,7 +58,7 @@ class MemoryWorld:
 
 
 class LocalWorld:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: Any) -> None:
         self.loop = loop
         self.here, self.there = End(), End()
         self.socks = socketpair()
@@ -80,13 +81,29 @@ class LocalWorld:
         self.loop.close()
 
 
-# libuv opens a pipe for signals with its first loop and keeps it for the life of the process.
-uvloop.new_event_loop().close()
+class PollWorld(LocalWorld):
+    def __init__(self) -> None:
+        self.poll_loop = PollLoop()
+        super().__init__(self.poll_loop)
+
+    def run_until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20
+
+        def look() -> None:
+            if condition():
+                self.poll_loop.stop()
+            else:
+                assert time.monotonic() < deadline
+                self.poll_loop.call_soon(look)
+
+        self.poll_loop.call_soon(look)
+        self.poll_loop.run_forever()
+
 
 MAKERS: dict[str, Callable[[], MemoryWorld | LocalWorld]] = {
     "memory": MemoryWorld,
     "asyncio": lambda: LocalWorld(asyncio.new_event_loop()),
-    "uvloop": lambda: LocalWorld(uvloop.new_event_loop()),
+    "poll": PollWorld,
 }
 
 
@@ -171,7 +188,7 @@ def test_breach_of_the_rules_closes_the_link_with_its_error(world: Any) -> None:
     assert len(world.there.frames) == 1
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+@pytest.fixture(params=["asyncio", "poll"])
 def local(request: pytest.FixtureRequest) -> Iterator[Any]:
     made = MAKERS[request.param]()
     yield made

@@ -155,7 +155,8 @@ def fork_in_task(x):
     inner = ob.put(np.full(100_000, x))
     def child():
         assert ob.get(inner, timeout=10)[0] == x
-        assert ob.get(ob.remote(double).remote(x), timeout=10) == 2 * x
+        free = ob.remote(double).options(num_cpus=0)  # the tasks hold every CPU while they wait for their children
+        assert ob.get(free.remote(x), timeout=10) == 2 * x
     return forked(child), subprocess.run(["true"]).returncode, ob.get(ob.remote(double).remote(x))
 
 ob.init(num_cpus=2)

@@ -144,10 +144,6 @@ def retry_items_in_the_same_attempt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(arrays.Array, "requeue", lambda self, first, count, attempt: requeue(self, first, count, 1))
 
 
-def accept_any_attempt_of_an_item(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(arrays.Array, "is_sent", lambda self, index, attempt: index < self.count)
-
-
 def free_before_the_borrower_has_released(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(references.References, "on_borrowed", lambda self, oid, borrower: True)
 
@@ -190,7 +186,6 @@ PLANTS: list[Plant] = [
     send_beyond_the_credit,
     retry_for_ever,
     retry_items_in_the_same_attempt,
-    accept_any_attempt_of_an_item,
     free_before_the_borrower_has_released,
     never_forget_dead_borrowers,
     never_take_note_of_releases,

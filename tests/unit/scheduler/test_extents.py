@@ -163,6 +163,7 @@ def test_holders_are_named_largest_first(table: Extents) -> None:
     announce(table, seq=2, offset=10, nbytes=10)
     table.on_announced(7, 1, 0, 1, 20, 50, WRITER)
     assert table.holders() == [(7, 50), (OWNER, 20)]
+    assert sum(nbytes for _, nbytes in table.holders() + table.leased()) == table.used_nbytes
     assert repr(table) == "<Extents segments=1 extents=3 pinning=0 used=100 of 250>"
 
 

@@ -63,6 +63,22 @@ def test_a_task_is_sent_and_its_value_stays_until_its_reference_is_dropped(progr
     assert not program.refs.owned and not program.commands()
 
 
+def test_lone_task_may_be_sent_without_a_turn(program: Any) -> None:
+    index = program.submit_at_once(program.kind, b"call")
+    assert index and not program.commands() and program.kind.outstanding == 1
+    program.lose(index)
+    assert sends(program.commands()) == [(index, 1, 2)]
+
+
+def test_task_takes_its_turn_when_something_else_waits_or_it_cannot_be_sent(program: Any) -> None:
+    refused = program.add_kind()
+    program.on_refused(refused.id, REFUSED)
+    for kind in (refused, program.add_kind(stride=2), program.add_kind(credit=0)):
+        assert program.submit_at_once(kind, b"call") == 0
+    program.submit()
+    assert program.submit_at_once(program.kind, b"call") == 0 and program.unanswered == 1
+
+
 def test_tasks_whose_indices_follow_each_other_are_sent_together(program: Any) -> None:
     first = program.submit()
     program.submit()
@@ -81,16 +97,16 @@ def test_tasks_of_several_attempts_are_sent_apart(program: Any) -> None:
 def test_each_result_of_a_task_with_several_is_an_object(program: Any) -> None:
     kind = program.add_kind(stride=3)
     index = program.sent(kind=kind)
-    assert program.submit() == index + 3
+    assert program.new_seq() == index + 3
     dependent = program.submit(index + 2)
     program.on_finished(PLAIN_STREAM, index, 1, 3, [VALUE, ERROR, STORED], {2: Extra(1, ())})
     assert [program.value(index + i) for i in range(3)] == [VALUE, ERROR, STORED]
     assert program.refs.owned[dependent].state is TaskState.READY
     program.drop(index, index + 1)
-    assert set(program.refs.owned) == {index + 2, index + 3, dependent}
+    assert set(program.refs.owned) == {index + 2, dependent}
     program.drop(index + 2)
-    assert not program.take_commands()  # the dependent holds it
-    program.finish(program.sent() - 1)
+    assert sends(program.commands()) == [(dependent, 1, 1)]  # which holds it
+    program.finish(dependent)
     assert program.take_commands() == [Free(name(index + 2), 1)]
 
 
@@ -459,15 +475,6 @@ def test_what_a_refused_kind_had_sent_is_not_sent_again(program: Any, event: str
     assert program.value(index) == REFUSED and not program.commands() and not program.kind.outstanding
 
 
-def test_task_of_a_refused_kind_fails_although_its_inputs_come(program: Any) -> None:
-    a = program.sent()
-    kind = program.add_kind()
-    waiting = program.submit(a, kind=kind)
-    kind.refused = REFUSED  # between the two the machine fails it; here it has not come to it
-    program.owner.on_finished(PLAIN_STREAM, a, 1, 1, [VALUE])
-    assert program.value(waiting) == REFUSED
-
-
 def test_want_is_taken_back_from_a_refused_kind(program: Any) -> None:
     kind = program.add_kind(credit=0)
     program.submit(kind=kind)
@@ -497,7 +504,7 @@ def test_lost_node_fails_everything_in_flight(program: Any) -> None:
 
 def test_no_more_is_sent_than_credit_allows(program: Any) -> None:
     kind = program.add_kind(credit=2)
-    first = [program.submit(kind=kind) for _ in range(5)][0]
+    first, *_ = [program.submit(kind=kind) for _ in range(5)]
     commands = program.commands()
     assert sends(commands) == [(first, 2, 1)] and commands[-1] == Want(kind, 3)
     assert not program.commands()
@@ -508,7 +515,7 @@ def test_no_more_is_sent_than_credit_allows(program: Any) -> None:
 
 def test_grant_lets_more_be_sent_and_the_node_is_told_again_when_it_was_not_enough(program: Any) -> None:
     kind = program.add_kind(credit=1)
-    first = [program.submit(kind=kind) for _ in range(3)][0]
+    first, *_ = [program.submit(kind=kind) for _ in range(3)]
     assert program.commands()[-1] == Want(kind, 2)
     for _ in range(5):
         program.submit(kind=kind)
@@ -534,7 +541,7 @@ def test_node_is_told_when_nothing_waits_any_more(program: Any) -> None:
 
 def test_lowered_credit_holds_sends_back(program: Any) -> None:
     kind = program.add_kind(credit=3)
-    first = [program.submit(kind=kind) for _ in range(3)][0]
+    first, *_ = [program.submit(kind=kind) for _ in range(3)]
     program.commands()
     program.on_grant(kind.id, 1)
     program.submit(kind=kind)

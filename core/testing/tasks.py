@@ -1,0 +1,112 @@
+"""What simulated tasks do: compute a number that only right inputs give, submit others, and misbehave."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..ids import ObjectId
+from .calls import TaskFailed
+from .ledger import mix
+from .process import Program, Want
+
+if TYPE_CHECKING:
+    from .worker import WorkerProcess
+    from .world import World
+
+#: 1 CPU in the machines' units.
+CPU = 10_000
+
+#: What children do with their parent: it waits for them, leaves them, or returns references to them.
+GET, LEAVE, RETURN = 0, 1, 2
+
+
+class Spec(NamedTuple):
+    """What one task does. It travels as a plain tuple.
+
+    `children` are submitted, `mode` says what becomes of them; `puts` pages of an object are made and its reference is
+    returned (-1: none, 0: inline); the result takes `pages` (0: inline). `fault`: "" none, "raise" always, "once" on
+    the first attempt, "exit" ends the process.
+    """
+
+    number: int
+    seconds: float
+    children: tuple[Any, ...]
+    mode: int
+    puts: int
+    pages: int
+    fault: str
+
+
+def expected_token(spec: Any, inputs: tuple[int, ...] = (), *, is_repeated: bool = False) -> int | None:
+    """What a task gives, None when it raises; `is_repeated`: one that raises is run again."""
+    if spec[6] in ("raise", "exit") or (spec[6] == "once" and not is_repeated):
+        return None
+    tokens = []
+    if spec[3] == GET:
+        for child in spec[2]:
+            token = expected_token(child)
+            if token is None:
+                return None
+            tokens.append(token)
+    return mix(spec[0], *inputs, *tokens)
+
+
+def make_spec(world: World, rng: Random, depth: int = 0) -> Spec:
+    """Draw a task."""
+    world.last_spec += 1
+    seconds = rng.choice((0.00001, 0.0001, 0.0005, 0.002, 0.02)) * rng.random()
+    children: tuple[Any, ...] = ()
+    if depth < 2 and rng.random() < 0.15:
+        children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(1))
+    fault = "" if rng.random() < 0.93 else rng.choice(("raise", "once", "exit" if world.with_faults else "raise"))
+    return Spec(world.last_spec, seconds, children, rng.choice((GET, GET, LEAVE, RETURN)),
+                rng.choice((0, 1)) if rng.random() < 0.1 else -1, rng.choice((1, 2)) if rng.random() < 0.15 else 0,
+                fault)  # fmt: skip
+
+
+def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], attempt: int) -> Program:
+    """Be a user's function: returns (token, references in the result, pages of the result)."""
+    number, seconds, children, mode, puts, pages, fault = spec
+    returned: tuple[ObjectId, ...] = ()
+    yield Want("time", seconds)
+    yield from look_at_references(worker)
+    if fault == "exit":
+        worker.exitcode = 7
+        worker.world.is_faulty = True
+        worker.world.template.exited(worker)
+        yield Want("nothing")
+    if fault == "raise" or (fault == "once" and attempt == 1):
+        raise ValueError(number)
+    if puts >= 0:
+        returned += ((yield from worker.calls.put(mix(number, 1), (), puts)),)
+    oids = [submit_child(worker, child) for child in children]
+    tokens = []
+    if mode == GET:
+        for oid in oids:
+            tokens.append((yield from worker.calls.fetch(oid))[0])
+    elif mode == RETURN:
+        returned += tuple(oids)
+    return mix(number, *(token for token, *_ in inputs), *tokens), returned, pages
+
+
+def look_at_references(worker: WorkerProcess) -> Program:
+    """A task may want what the references stand for that it was given or an earlier one kept; in the end it goes on."""
+    rng = worker.world.rng
+    for oid in list(dict.fromkeys(worker.refs)):
+        if rng.random() < 0.5:
+            try:
+                yield from worker.calls.fetch(oid, 0.004 * rng.random())
+            except TaskFailed:
+                continue
+
+
+def submit_child(worker: WorkerProcess, spec: Any) -> ObjectId:
+    """A task submits another."""
+    kinds = worker.child_kinds
+    if not kinds:
+        kinds.append(worker.calls.add_kind({"CPU": CPU}, retries=3))
+        kinds.append(worker.calls.add_kind({"CPU": CPU // 2}, retries=0))
+    worker.world.mark("child")
+    kind = kinds[spec[0] % 2]
+    return worker.calls.submit(kind, spec, expected_token(spec))[0]

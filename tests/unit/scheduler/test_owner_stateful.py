@@ -1,0 +1,293 @@
+"""A random walk over the client's machine, with a model of the node and of the program around it.
+
+The model answers for each run in any order: with a result, a loss or a return, and now and then twice. Whatever it says
+late must change nothing. At the end everything is answered and let go of: no table may have anything left, and every
+stored object that ever came must have been freed exactly once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from outboard.ids import PLAIN_STREAM, ObjectId, Span, item_object
+from outboard.scheduler.outcomes import NodeLostMark, RefusedMark, is_failure
+from outboard.scheduler.owner import Array, Extra, Kind, LostCause, Owner, Send, SendCancel, SendItems, Settled, Want
+from outboard.scheduler.references import Free
+
+ME = 7
+VALUE, STORED, ERROR = b"\x80value", b"\x0astored", b"\x12error"
+
+Run = tuple[int, int, int]  # stream, index, attempt
+
+
+class OwnerMachine(RuleBasedStateMachine):
+    """`runs` is what the node has and has not answered for; `old` what it may still say a second time."""
+
+    @initialize(credit=st.integers(1, 4), retries=st.integers(-1, 2))
+    def begin(self, credit: int, retries: int) -> None:
+        self.owner = Owner(ME, credit)
+        self.kinds: list[Kind] = [self.add_kind(retries, stride) for stride in (1, 1, 2)]
+        self.refs: list[int] = []  # references of the program, by seq
+        self.arrays: list[Array] = []
+        self.taken: Counter[tuple[int, int]] = Counter()  # of each item, how often it settled
+        self.runs: dict[Run, Kind] = {}
+        self.old: list[tuple[Run, Kind]] = []
+        self.came: Counter[tuple[ObjectId, int]] = Counter()  # stored objects that the node holds
+        self.watched: set[int] = set()
+        self.is_lost = False
+
+    def add_kind(self, retries: int, stride: int) -> Kind:
+        return self.owner.add_kind("f", process_retries=retries, machine_retries=retries, stride=stride)
+
+    # -- the driver
+
+    def obey(self) -> None:
+        """Do what the machine orders; nothing may be sent twice or beyond the credit."""
+        if not self.is_lost:
+            self.owner.plan_sends()
+        for command in self.owner.take_commands():
+            match command:
+                case Send(kind, first, attempt, tasks):
+                    assert all(task.call == b"call" for task in tasks)
+                    self.take_over(kind, PLAIN_STREAM, range(first, first + len(tasks) * kind.stride, kind.stride), attempt)
+                case SendItems():
+                    items = range(command.first, command.first + command.count)
+                    self.take_over(command.array.kind, command.array.stream, items, command.attempt)
+                case SendCancel(spans):
+                    assert all((s.stream, i, s.attempt) in self.runs for s in spans for i in range(s.first, s.end, s.stride))
+                case Free(oid, version):
+                    self.came[oid, version] -= 1
+                    assert self.came[oid, version] >= 0 or self.is_lost, f"{oid} was freed twice"
+                case Settled(oid, entry):
+                    assert entry.value is not None
+                    self.watched.remove(oid.seq)
+                case Want(kind, waiting):
+                    assert waiting == kind.waiting()
+        outstanding = Counter(self.runs.values())
+        assert all(kind.outstanding == outstanding[kind] <= kind.credit for kind in self.kinds)
+
+    def take_over(self, kind: Kind, stream: int, indices: range, attempt: int) -> None:
+        for index in indices:
+            assert (stream, index, attempt) not in self.runs
+            self.runs[stream, index, attempt] = kind
+
+    def pick_run(self, data: Any) -> tuple[Run, Kind]:
+        """Take a run to answer for, sometimes one that was answered for already."""
+        if self.old and (not self.runs or data.draw(st.integers(0, 4)) == 0):
+            return self.old[data.draw(st.integers(0, len(self.old) - 1))]
+        run = list(self.runs)[data.draw(st.integers(0, len(self.runs) - 1))]
+        kind = self.runs.pop(run)
+        self.old.append((run, kind))
+        return run, kind
+
+    def span(self, run: Run, kind: Kind) -> Span:
+        stream, index, attempt = run
+        return Span(stream, index, 1, attempt, kind.stride if stream == PLAIN_STREAM else 1)
+
+    def a_ref(self, data: Any) -> int:
+        return self.refs[data.draw(st.integers(0, len(self.refs) - 1))]
+
+    # -- the program
+
+    @precondition(lambda self: not self.is_lost)
+    @rule(data=st.data(), count=st.integers(1, 3), inputs=st.integers(0, 2), nbytes=st.sampled_from([0, 30 << 20, 70 << 20]))
+    def submit(self, data: Any, count: int, inputs: int, nbytes: int) -> None:
+        kind = data.draw(st.sampled_from(self.kinds))
+        for _ in range(count):
+            needed = tuple(ObjectId(ME, self.a_ref(data)) for _ in range(inputs if self.refs else 0))
+            held = tuple(ObjectId(ME, self.a_ref(data)) for _ in range(data.draw(st.integers(0, 1)) if self.refs else 0))
+            index = self.owner.submit(kind, b"call", needed, held, nbytes)
+            self.refs += range(index, index + kind.stride)
+
+    @rule(data=st.data(), is_stored=st.booleans())
+    def put(self, data: Any, is_stored: bool) -> None:
+        inner = (ObjectId(ME, self.a_ref(data)),) if self.refs else ()
+        seq = self.owner.new_seq()
+        self.owner.put(seq, VALUE, 0 if is_stored else None, inner)
+        self.came[ObjectId(ME, seq), 0] += is_stored
+        self.refs.append(seq)
+
+    @precondition(lambda self: not self.is_lost)
+    @rule(data=st.data(), count=st.integers(0, 4))
+    def extend(self, data: Any, count: int) -> None:
+        if len(self.arrays) < 3:
+            self.arrays.append(self.owner.open_array(self.kinds[0]))
+        self.owner.extend(data.draw(st.sampled_from(self.arrays)), count)
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data())
+    def drop(self, data: Any) -> None:
+        seq = self.refs.pop(data.draw(st.integers(0, len(self.refs) - 1)))
+        self.owner.refs.drop(ObjectId(ME, seq))
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data())
+    def watch(self, data: Any) -> None:
+        entry = self.owner.refs.owned[seq := self.a_ref(data)]
+        if entry.value is None:
+            entry.watched = True
+            self.watched.add(seq)
+
+    @precondition(lambda self: self.refs)
+    @rule(data=st.data())
+    def cancel(self, data: Any) -> None:
+        self.owner.cancel(self.a_ref(data))
+
+    @precondition(lambda self: self.arrays)
+    @rule(data=st.data(), is_end=st.booleans())
+    def cancel_array(self, data: Any, is_end: bool) -> None:
+        array = data.draw(st.sampled_from(self.arrays))
+        if is_end:
+            self.take(array)
+            self.arrays.remove(array)
+            self.owner.dispose_array(array)
+        else:
+            self.owner.cancel_array(array, kill_after=None)
+
+    @precondition(lambda self: self.arrays)
+    @rule(data=st.data())
+    def take_some(self, data: Any) -> None:
+        self.take(data.draw(st.sampled_from(self.arrays)))
+
+    def take(self, array: Array) -> None:
+        """Take completions and let go of their values."""
+        while array.completions:
+            first, length, values = array.completions.popleft()
+            assert length == len(values) if isinstance(values, list) else is_failure(values)
+            for index in range(first, first + length):
+                self.taken[array.stream, index] += 1
+                assert self.taken[array.stream, index] == 1, f"item {index} settled twice"
+                extra = array.extras.pop(index, None)
+                if extra is not None:
+                    self.owner.take_extra(array, index, extra)
+
+    # -- the node
+
+    @precondition(lambda self: self.runs or self.old)
+    @rule(data=st.data(), value=st.sampled_from([VALUE, VALUE, STORED, ERROR]))
+    def finish(self, data: Any, value: bytes) -> None:
+        (stream, index, attempt), kind = self.pick_run(data)
+        stride = kind.stride if stream == PLAIN_STREAM else 1
+        oid = ObjectId(ME, index) if stream == PLAIN_STREAM else item_object(ME, stream, index)
+        extras = None
+        if value == STORED and (oid, attempt) not in self.came:  # a run stores its result once
+            older = [seq for seq in self.refs if stream or seq < index]  # no value contains itself
+            inner = (ObjectId(ME, data.draw(st.sampled_from(older))),) if older else ()
+            extras = {0: Extra(attempt, inner)}
+            self.came[oid, attempt] += 1
+        if value == ERROR and stream == PLAIN_STREAM and self.owner.on_raised(index, attempt):
+            return
+        self.owner.on_finished(stream, index, attempt, stride, [value] + [VALUE] * (stride - 1), extras)
+
+    @precondition(lambda self: len(self.runs) > 1)
+    @rule(data=st.data())
+    def finish_together(self, data: Any) -> None:
+        """Answer for runs of consecutive items or tasks in one frame."""
+        run, kind = self.pick_run(data)
+        stream, first, attempt = run
+        stride = kind.stride if stream == PLAIN_STREAM else 1
+        count = 1
+        while (following := (stream, first + count * stride, attempt)) in self.runs and self.runs[following] is kind:
+            self.old.append((following, self.runs.pop(following)))
+            count += 1
+        self.owner.on_finished(stream, first, attempt, stride, [VALUE] * (count * stride))
+
+    @precondition(lambda self: self.runs or self.old)
+    @rule(data=st.data(), cause=st.sampled_from(LostCause))
+    def lose(self, data: Any, cause: LostCause) -> None:
+        self.owner.on_lost(cause, [self.span(*self.pick_run(data))], None)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data())
+    def give_back(self, data: Any) -> None:
+        run, kind = self.pick_run(data)
+        if (run, kind) in self.old:
+            self.old.remove((run, kind))  # the same run may be sent again: a second answer would not be late
+        self.owner.on_returned([self.span(run, kind)])
+
+    @precondition(lambda self: any(stream for stream, _, _ in self.runs))
+    @rule(data=st.data(), fails=st.booleans())
+    def not_sent(self, data: Any, fails: bool) -> None:
+        """The driver could not send an item after all."""
+        run = data.draw(st.sampled_from([run for run in self.runs if run[0]]))
+        array = self.owner.arrays[run[0]]
+        del self.runs[run]
+        if fails:
+            self.owner.on_item_failed(array, run[1], NodeLostMark("does not pickle"))
+        else:
+            self.owner.on_unsent(array, run[1], 1, run[2])
+
+    @precondition(lambda self: self.refs and any(stream for stream, _, _ in self.runs))
+    @rule(data=st.data())
+    def item_bytes(self, data: Any) -> None:
+        stream, index, _ = data.draw(st.sampled_from([run for run in self.runs if run[0]]))
+        array = self.owner.arrays[stream]
+        if index not in array.loads:
+            self.owner.on_item_bytes(array, index, 1 << 20, (ObjectId(ME, self.a_ref(data)),))
+
+    @rule(data=st.data(), credit=st.integers(1, 6))
+    def grant(self, data: Any, credit: int) -> None:
+        kind = data.draw(st.sampled_from(self.kinds))
+        if sum(of is kind for of in self.runs.values()) <= credit:
+            self.owner.on_grant(kind.id, credit)
+
+    @rule(chance=st.integers(0, 9))
+    def refuse(self, chance: int) -> None:
+        if not chance:
+            kind = self.kinds[1]
+            self.owner.on_refused(kind.id, RefusedMark("f", "", {}, {}))
+            self.kinds[1] = self.add_kind(1, 1)
+
+    @precondition(lambda self: not self.is_lost)
+    @rule(chance=st.integers(0, 19))
+    def lose_node(self, chance: int) -> None:
+        if not chance:
+            self.is_lost = True
+            self.owner.on_node_lost(NodeLostMark("gone"))
+            assert not self.owner.unanswered
+            self.old += self.runs.items()
+            self.runs.clear()
+
+    # -- always, and at the end
+
+    @invariant()
+    def is_sound(self) -> None:
+        if hasattr(self, "owner"):
+            self.obey()
+            self.owner.check()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "owner"):
+            return
+        while self.runs:
+            for (stream, index, attempt), kind in list(self.runs.items()):
+                del self.runs[stream, index, attempt]
+                stride = kind.stride if stream == PLAIN_STREAM else 1
+                self.owner.on_finished(stream, index, attempt, stride, [VALUE] * stride)
+            self.is_sound()
+        owner = self.owner
+        assert not owner.unanswered and not owner.backlog and not self.watched
+        for array in self.arrays:
+            assert array.finished == array.count
+            self.take(array)
+            assert all(self.taken[array.stream, index] for index in range(array.count))
+            owner.dispose_array(array)
+        for seq in self.refs:
+            owner.refs.drop(ObjectId(ME, seq))
+        self.is_sound()
+        assert not owner.refs.owned and not owner.arrays and not owner.refs.foreign and not owner._books.owed
+        assert not any(kind.outstanding or kind.nbytes or kind.wanted for kind in owner.kinds.values())
+        assert self.is_lost or not +self.came, f"never freed: {+self.came}"
+
+
+TestOwner = OwnerMachine.TestCase
+TestOwner.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestOwner.pytestmark = [pytest.mark.timeout(120)]
