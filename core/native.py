@@ -334,7 +334,6 @@ class NativeEngine:
             raise
         except Exception as error:
             kind = self._broken_kind(function, options, error)
-        self._dispose_ended()
         with shield, self.client.lock:
             self.client.check_open()
             record = self.client.owner.open_array(kind)
@@ -357,23 +356,27 @@ class NativeEngine:
     def _items_arrived(self, stream: int) -> None:
         """Items of an array settled; under the client's lock."""
         array = self._arrays.get(stream)
-        if array is not None and array.callback is not None:
+        if array is None:
+            self.client.requests.append(self._dispose_ended)
+        elif array.callback is not None:
             self._callbacks.call(array.deliver)
 
     def array_ended(self, record: Array) -> None:
         """An array was dropped by the program; may be called from a finaliser."""
         self._ended_arrays.append(record)
+        self.client.requests.append(self._dispose_ended)
+        self.client.background.nudge()
 
     def _dispose_ended(self) -> None:
+        """Forget dropped arrays that have finished, and free what their results hold. Under the lock."""
         owner = self.client.owner
         for _ in range(len(self._ended_arrays)):
             record = self._ended_arrays.popleft()
-            with shield, self.client.lock:
-                if record.finished < record.count:
-                    self._ended_arrays.append(record)
-                else:
-                    owner.dispose_array(record)
-                    self.client.array_items.pop(record.stream, None)
+            if record.finished < record.count:
+                self._ended_arrays.append(record)
+            else:
+                owner.dispose_array(record)
+                self.client.array_items.pop(record.stream, None)
 
     # -- bindings -----------------------------------------------------------------------------------------------------
 

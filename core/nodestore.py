@@ -24,6 +24,10 @@ SEGMENT_NBYTES = 256 << 20
 SEGMENT_SHARE = 16
 
 
+#: States of workers that may come to free room without anybody's help.
+_PROGRESSING = ("STARTING", "BUSY", "RESUMING")
+
+
 class NodeStore:
     """Drives the extents machine. `waiting` holds (incarnation, bytes) of writers that wait for room, oldest first."""
 
@@ -81,16 +85,19 @@ class NodeStore:
         for _ in range(len(self.waiting)):
             writer, needed = self.waiting.popleft()
             if writer in self.node.peers and not self._grant(writer, needed):
-                if needed <= self.extents.budget_nbytes and self._may_free():
+                if needed <= self.extents.budget_nbytes and self._may_free(writer):
                     self.waiting.append((writer, needed))
                 else:
                     self._refuse(writer, needed)
 
-    def _may_free(self) -> bool:
-        """Whether a task that runs or is queued, other than those that wait for room, can still free some."""
-        waiting = sum(self.node.peers[w].worker is not None for w, _ in self.waiting if w in self.node.peers)
-        seen = self.node.dispatch.snapshot()
-        return seen.running + seen.queued > waiting
+    def _may_free(self, writer: int) -> bool:
+        """Whether a worker that does not itself wait, for room or for another task, can still free some.
+
+        What is queued does not count: it runs only when one of these workers has ended what it does.
+        """
+        waiting = {self.node.peers[w].worker for w in (writer, *(w for w, _ in self.waiting)) if w in self.node.peers}
+        workers = self.node.dispatch.snapshot().workers
+        return any(w.state in _PROGRESSING and w.worker not in waiting for w in workers)
 
     def _refuse(self, writer: int, needed: int) -> None:
         extents = self.extents

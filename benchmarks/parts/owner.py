@@ -22,7 +22,7 @@ def round_trip(owner: Owner, kind: Kind, count: int) -> None:
     indices = [owner.submit(kind, CALL) for _ in range(count)]
     owner.plan_sends()
     owner.take_commands()
-    owner.on_finished(PLAIN_STREAM, indices[0], 0, 1, [VALUE] * count)
+    owner.on_finished(PLAIN_STREAM, indices[0], 1, 1, [VALUE] * count)
     owner.take_commands()
 
 

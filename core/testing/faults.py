@@ -44,7 +44,6 @@ class Faults:
             world.mark("client died")
             rng.choice(clients).die(9)
         elif what < 0.7:
-            world.mark("template died")
             world.template.die()
         elif what < 0.85 and alive:
             self._stop(rng.choice(alive))

@@ -6,6 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..failures import as_exception
+from ..frames import answer_bytes
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler.owner import is_failure
@@ -120,6 +121,7 @@ class Ledger:
     def check_failure(self, oid: ObjectId, value: Any, pending: Pending | None = None) -> None:
         """A failure needs a reason: without faults, cancels or errors of the program there is none."""
         world = self._process.world
+        assert b"was released before" not in answer_bytes(value), f"{self._process} borrows {oid}, and it was released"
         if world.is_faulty or world.expected.get(oid) is None or (pending is None and oid in world.failed):
             return
         if pending is not None and (pending.first in self.cancelled or pending.entry.kind.id in self.spoilt):

@@ -127,6 +127,9 @@ class Template:
 
     def die(self) -> None:
         """End, and take the workers along."""
+        if not self.alive:
+            return
+        self._world.mark("template died")
         self.alive = False
         for worker in list(self.workers.values()):
             worker.die(9)

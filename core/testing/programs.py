@@ -160,6 +160,8 @@ class ClientProgram:
         specs = [make_spec(self.world, rng, depth=1) for _ in range(rng.choice((1, 3, 8, 30)))]
         refs = tuple(rng.sample(process.refs, 1)) if process.refs and rng.random() < 0.2 else ()
         process.client.array_items[array.stream] += [((tuple(spec), refs), refs) for spec in specs]
+        for oid in refs * len(specs):
+            owner.refs.hold(oid)  # the item itself refers to it, until it is taken
         process.ledger.add_items(array, [expected_token(spec) for spec in specs])
         owner.extend(array, len(specs))
         process.client.flush()
@@ -172,6 +174,7 @@ class ClientProgram:
         for array in self.arrays:
             taken = process.ledger.taken[array.stream]
             for index, value in taken:
+                self._forget_item(array, index)
                 extra = array.extras.pop(index, None)
                 if isinstance(value, bytes) and value[:1] != b"\x12":
                     process.calls.open_value(value, pinned=False)
@@ -180,6 +183,12 @@ class ClientProgram:
             taken.clear()
         process.client.flush()
         yield from ()
+
+    def _forget_item(self, array: Any, index: int) -> None:
+        items = self.process.client.array_items[array.stream]
+        item, items[index] = items[index], None
+        if item is not None:
+            self.process.client.dropped.extend(item[1])
 
     def _cancel_array(self) -> Program:
         if self.arrays:
@@ -202,6 +211,8 @@ class ClientProgram:
         process.ledger.check()
         process.ledger.forget_array(array)
         process.client.owner.dispose_array(array)
+        for index in range(array.count):
+            self._forget_item(array, index)
         process.client.array_items.pop(array.stream)
         process.client.flush()
 

@@ -326,9 +326,12 @@ def test_late_loss_and_late_return_change_nothing(program: Any) -> None:
 
 
 def test_returned_task_is_sent_again_at_no_cost(program: Any) -> None:
-    index = program.sent()
+    held = program.put()
+    index = program.sent(held=(name(held),), nbytes=5)
+    program.drop(held)
     program.give_back(index)
-    assert not program.kind.outstanding and sends(program.commands()) == [(index, 1, 1)]
+    assert not program.kind.outstanding and not program.kind.nbytes
+    assert sends(program.commands()) == [(index, 1, 1)] and held in program.refs.owned
 
 
 def test_raised_task_runs_again_while_it_may(program: Any) -> None:

@@ -55,12 +55,16 @@ class OwnerMachine(RuleBasedStateMachine):
             match command:
                 case Send(kind, first, attempt, tasks):
                     assert all(task.call == b"call" for task in tasks)
-                    self.take_over(kind, PLAIN_STREAM, range(first, first + len(tasks) * kind.stride, kind.stride), attempt)
+                    self.take_over(
+                        kind, PLAIN_STREAM, range(first, first + len(tasks) * kind.stride, kind.stride), attempt
+                    )
                 case SendItems():
                     items = range(command.first, command.first + command.count)
                     self.take_over(command.array.kind, command.array.stream, items, command.attempt)
                 case SendCancel(spans):
-                    assert all((s.stream, i, s.attempt) in self.runs for s in spans for i in range(s.first, s.end, s.stride))
+                    assert all(
+                        (s.stream, i, s.attempt) in self.runs for s in spans for i in range(s.first, s.end, s.stride)
+                    )
                 case Free(oid, version):
                     self.came[oid, version] -= 1
                     assert self.came[oid, version] >= 0 or self.is_lost, f"{oid} was freed twice"
@@ -96,12 +100,19 @@ class OwnerMachine(RuleBasedStateMachine):
     # -- the program
 
     @precondition(lambda self: not self.is_lost)
-    @rule(data=st.data(), count=st.integers(1, 3), inputs=st.integers(0, 2), nbytes=st.sampled_from([0, 30 << 20, 70 << 20]))
+    @rule(
+        data=st.data(),
+        count=st.integers(1, 3),
+        inputs=st.integers(0, 2),
+        nbytes=st.sampled_from([0, 30 << 20, 70 << 20]),
+    )
     def submit(self, data: Any, count: int, inputs: int, nbytes: int) -> None:
         kind = data.draw(st.sampled_from(self.kinds))
         for _ in range(count):
             needed = tuple(ObjectId(ME, self.a_ref(data)) for _ in range(inputs if self.refs else 0))
-            held = tuple(ObjectId(ME, self.a_ref(data)) for _ in range(data.draw(st.integers(0, 1)) if self.refs else 0))
+            held = tuple(
+                ObjectId(ME, self.a_ref(data)) for _ in range(data.draw(st.integers(0, 1)) if self.refs else 0)
+            )
             index = self.owner.submit(kind, b"call", needed, held, nbytes)
             self.refs += range(index, index + kind.stride)
 
