@@ -78,7 +78,7 @@ class NativeEngine:
         except Exception as error:
             raise errors.SerializationError(f"cannot put {_short(value)}: {error}", reason=error) from error
         with shield, client.lock:
-            client._drop_ended()
+            client.drop_ended()
             client.owner.put(seq, encoded.body, 0 if encoded.objects else None, encoded.refs)
         return ObjectRef(client.incarnation, seq, self)
 
@@ -93,7 +93,7 @@ class NativeEngine:
             if not isinstance(ref, ObjectRef):
                 raise ValueError(f"get() takes references, not {type(ref).__name__}")
         entries = [self._entry(ref) for ref in refs]
-        if not self.client.wait(_AllReady(self.client, entries), deadline):
+        if not self.client.turns.wait(_AllReady(self.client, entries), deadline):
             self._raise_failure(entries)
             missing = sum(entry.value is None for entry in entries)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} objects did not come within {timeout} s")
@@ -105,7 +105,7 @@ class NativeEngine:
         entry = owned.get(ref.seq) if ref.owner == self.client.incarnation else None
         if entry is None:
             entry = self._entry(ref)
-        if entry.value is None and not self.client.wait(lambda: entry.value is not None, deadline):
+        if entry.value is None and not self.client.turns.wait(lambda: entry.value is not None, deadline):
             raise errors.GetTimeoutError(f"{ref!r} did not come in time")
         value = entry.value
         return self._value(value)
@@ -134,9 +134,7 @@ class NativeEngine:
 
     def _value(self, value: Any) -> Any:
         if type(value) is not bytes or value[0] != 0x80:
-            error = as_exception(value)
-            if error is not None:
-                raise error
+            _raise_if_failed(value)
         return self.decode(value)
 
     def decode(self, value: bytes) -> Any:
@@ -157,9 +155,7 @@ class NativeEngine:
         for entry in entries:
             value = entry.value
             if value is not None and machine.is_failure(value):
-                error = as_exception(value)
-                if error is not None:
-                    raise error
+                _raise_if_failed(value)
 
     def wait(self, refs: Sequence[ObjectRef], num_returns: int = 1, timeout: float | None = None) -> Any:
         """See `Engine.wait`."""
@@ -174,7 +170,7 @@ class NativeEngine:
             raise ValueError(f"num_returns must lie between 1 and {len(refs)}, not {num_returns}")
         entries = [self._entry(ref) for ref in refs]
         deadline = None if timeout is None else time.monotonic() + timeout
-        self.client.wait(lambda: sum(e.value is not None for e in entries) >= num_returns, deadline)
+        self.client.turns.wait(lambda: sum(e.value is not None for e in entries) >= num_returns, deadline)
         ready, others = [], []
         for ref, entry in zip(refs, entries, strict=True):
             (ready if entry.value is not None and len(ready) < num_returns else others).append(ref)
@@ -300,7 +296,7 @@ class NativeEngine:
             kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=stride,
                                          machine_retries=MACHINE_RETRIES if options.max_retries >= 0 else -1)  # fmt: skip
             client.register(encoded.objects)
-            client.announce(client.values.take_unannounced(encoded.objects))
+            client.outbox.announce(client.values.take_unannounced(encoded.objects))
             for oid in encoded.refs:
                 client.owner.refs.hold(oid)
             client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=encoded.body, name=name,
@@ -392,7 +388,7 @@ class NativeEngine:
             binding.client = client
             client.labels[binding.id] = label
             client.register(encoded.objects)
-            client.announce(client.values.take_unannounced(encoded.objects))
+            client.outbox.announce(client.values.take_unannounced(encoded.objects))
             for oid in encoded.refs:
                 client.owner.refs.hold(oid)
             body = pb.Binding(id=binding.id, processes=processes, initializer=encoded.body, max_tasks=max_tasks or 0,
@@ -436,7 +432,7 @@ class NativeEngine:
         deadline = None if timeout is None else time.monotonic() + timeout
         unbound = self.client.unbound
         try:
-            return self.client.wait(lambda: binding.id in unbound, deadline)
+            return self.client.turns.wait(lambda: binding.id in unbound, deadline)
         except (errors.NodeLostError, errors.ShutdownError):
             return True
 
@@ -525,6 +521,15 @@ class _AllReady:
             self.failures = self.client.failures
             self.has_failed = any(e.value is not None and machine.is_failure(e.value) for e in entries)
         return self.has_failed
+
+
+def _raise_if_failed(value: Any) -> None:
+    error = as_exception(value)
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error  # with its traceback it would be a cycle, in which the caller's references would outlive their names
 
 
 def _take_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, tuple[ObjectId, ...]]:

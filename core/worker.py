@@ -351,7 +351,7 @@ class Worker:
     def _finish_children(self) -> None:
         """Before the process ends by itself: wait for what its tasks started and passed on while it ran."""
         owner = self.client.owner
-        self.client.wait(lambda: not any(e.handed_to is not None and e.value is None for e in owner.refs.owned.values()))
+        self.client.turns.wait(lambda: not any(e.handed_to is not None and e.value is None for e in owner.refs.owned.values()))
 
 
 class PacketPart:

@@ -30,7 +30,7 @@ class Calls:
 
     def ask_node(self, request: int, body: bytes, reply: int) -> Program:
         """As `Client.ask_node`."""
-        replies = self._process.client._replies
+        replies = self._process.client.inbox.replies
         replies.pop(reply, None)
         self._process.link.send(request, body)
         yield from self._process.wait(lambda: reply in replies)
@@ -60,7 +60,7 @@ class Calls:
         client = self._process.client
         oid = ObjectId(self._process.incarnation, client.take_seq())
         encoded = self._process.values.encode((token, 0, refs), oid, 0, refs, pages)
-        client._drop_ended()
+        client.drop_ended()
         client.owner.put(oid.seq, encoded.body, 0 if encoded.objects else None, encoded.refs)
         self._process.world.expected[oid] = token
         self._process.refs.append(oid)

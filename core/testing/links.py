@@ -54,11 +54,11 @@ class Pipe:
         """Send bytes; b"" ends the stream."""
         world = self._world
         if self._chunks and world.rng.random() < 0.7:
-            at = self._last  # the reader finds it together with what came before
+            at = self._chunks[-1][0]  # the reader finds it together with what came before
         else:
             at = max(self._last, world.now + DELAY * (0.1 + 0.9 * world.rng.random()))
             world.at(at - world.now, self._name, self._arrive)
-        self._last = at
+        self._last = max(self._last, at)
         self._chunks.append((at, chunk))
 
     def _arrive(self) -> None:

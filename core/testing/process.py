@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..client import BLOCKED_AFTER, Client
+from ..client import Client
 from ..ids import ObjectId
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
+from ..turns import BLOCKED_AFTER
 from .calls import Calls
 from .ledger import Ledger
 from .links import NodeLink, ProcessLink
@@ -229,22 +230,22 @@ class Process:
 
     def handle_input(self) -> None:
         """Handle what has come. Raises Gone when the link has ended."""
-        if not self.client._handle_input():
+        if not self.client.handle_input():
             raise Gone
 
     def wait(self, ready: Callable[[], Any], timeout: float | None = None) -> Program:
         """As `Client.wait`: read the link until ready; a task gives back its CPUs when that takes long."""
         client = self.client
         if not ready():
-            client._pump_and_send()
+            client.pump_and_send()
         deadline = None if timeout is None else self.world.now + timeout
         while not ready():
             left = None if deadline is None else max(0.0, deadline - self.world.now)
-            may_block = self.in_user_code and not client._told_blocked and (left is None or left > BLOCKED_AFTER)
+            may_block = self.in_user_code and not client.turns.told_blocked and (left is None or left > BLOCKED_AFTER)
             if self.link.has_input or (yield Want("input", BLOCKED_AFTER if may_block else left)):
                 self.handle_input()
             elif may_block:
-                client._block()
+                client.turns.block()
                 self.world.mark("blocked")
             elif ready():
                 break
@@ -257,15 +258,15 @@ class Process:
     def unblock(self) -> Program:
         """As `Client._unblock`: take the CPUs back before the task goes on."""
         client = self.client
-        if not client._told_blocked:
+        if not client.turns.told_blocked:
             return
-        client._replies.pop(Frame.RESUME, None)
+        client.inbox.replies.pop(Frame.RESUME, None)
         client.link.send(Frame.UNBLOCK, b"")
         self.is_shielded = True
-        while Frame.RESUME not in client._replies:
+        while Frame.RESUME not in client.inbox.replies:
             if self.link.has_input or (yield Want("input")):
                 self.handle_input()
-        client._told_blocked = self.is_shielded = False
+        client.turns.told_blocked = self.is_shielded = False
         pending, self.pending = self.pending, None
         if pending is not None:
             raise pending

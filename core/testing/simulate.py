@@ -38,7 +38,6 @@ RARE = (
     "interrupted",
     "killed by the node",
     "late answer",
-    "late result",
     "owner lost",
     "part of a packet",
     "poison",

@@ -185,7 +185,7 @@ class World:
         if attempt > 1:
             self.mark("retry")
         parent = self.processes[owner]
-        if parent.client._told_blocked:
+        if parent.client.turns.told_blocked:
             self.mark("child got its parent's CPU")
 
     def pins_of(self, oid: ObjectId, version: int, segment: int, offset: int) -> int:
@@ -209,7 +209,7 @@ class World:
         """A client drops a binding, as `NativeEngine`."""
         client = process.client
         if not force:
-            client._pump_and_send()
+            client.pump_and_send()
         process.link.send(Frame.UNBIND, pb.Unbind(id=binding, force=force).SerializeToString())
         if force:
             client.fail_binding(binding, BindingMark("", b"", None))

@@ -1,0 +1,179 @@
+"""What a node says to a client: one method a frame, each of which gives it to the machine or keeps it for who asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .failures import as_exception
+from .frames import read_adoption, read_extra, read_extras, read_spans
+from .ids import PLAIN_STREAM, ObjectId, Span
+from .rpc.codec import Frame
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler import owner as machine
+from .scheduler.outcomes import BindingMark, LostCause, OwnerLostMark, RefusedMark
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class Inbox:
+    """Everything here runs under the client's lock.
+
+    `replies` holds the answer to the question that was asked last, by its type; `lines` what tasks have printed.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.replies: dict[int, Any] = {}
+        self.lines: deque[Any] = deque()
+        self.handlers: dict[int, Callable[[bytes, tuple[int, ...]], None]] = {
+            Frame.FINISHED: self._on_finished, Frame.LOST: self._on_lost, Frame.RETURNED: self._on_returned,
+            Frame.GRANT: self._on_grant, Frame.KIND_REFUSED: self._on_kind_refused,
+            Frame.BINDING_FAILED: self._on_binding_failed, Frame.UNBOUND: self._on_unbound,
+            Frame.SEGMENT: self._on_segment, Frame.STORE_FULL: self._on_store_full, Frame.RECLAIM: self._on_reclaim,
+            Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
+            Frame.RELEASE: self._on_release, Frame.BORROWER_DIED: self._on_borrower_died, Frame.ADOPT: self._on_adopt,
+            Frame.OWNER_LOST: self._on_owner_lost, Frame.LOG: self._on_log, Frame.STATUS_REPLY: self._on_status,
+            Frame.KIND: self._on_kind, Frame.RESUME: self._on_resume,
+        }  # fmt: skip
+
+    def _on_finished(self, body: bytes, fds: tuple[int, ...]) -> None:
+        finished = pb.Finished.FromString(body)
+        owner = self._client.owner
+        if finished.adopted:
+            self._adopt(finished.adopted)
+        for done in finished.done:
+            values = list(done.values)
+            if not done.mixed:
+                owner.on_finished(done.stream, done.first, done.attempt, done.stride, values)
+            else:
+                self._finish_mixed(done, values)
+            if done.stream:
+                self._client.on_items(done.stream)
+
+    def _finish_mixed(self, done: pb.Done, values: list[bytes]) -> None:
+        owner = self._client.owner
+        extras = read_extras(values)
+        failed = [p for p, v in enumerate(values) if v[:1] == b"\x12"]
+        self._client.failures += len(failed)
+        if done.stream == PLAIN_STREAM and failed and self._client.retries:
+            for position in range(0, len(values), done.stride):
+                index = done.first + position
+                task_values = values[position : position + done.stride]
+                if not (task_values[0][:1] == b"\x12" and self._may_retry(index, task_values[0])
+                        and owner.on_raised(index, done.attempt)):  # fmt: skip
+                    part = {p - position: e for p, e in extras.items() if position <= p < position + done.stride}
+                    owner.on_finished(PLAIN_STREAM, index, done.attempt, done.stride, task_values, part or None)
+            return
+        owner.on_finished(done.stream, done.first, done.attempt, done.stride, values, extras or None)
+
+    def _may_retry(self, index: int, value: bytes) -> bool:
+        task = self._client.owner.refs.owned.get(index)
+        wanted = self._client.retries.get(task.kind.id) if isinstance(task, machine.Task) else None
+        if not wanted or pb.Outcome.FromString(value).error.cause != pb.Error.RAISED:
+            return False
+        if wanted is True:
+            return True
+
+        return isinstance(as_exception(value), wanted)
+
+    def _on_lost(self, body: bytes, fds: tuple[int, ...]) -> None:
+        lost = pb.Lost.FromString(body)
+        cause = LostCause(lost.cause)
+        death = lost.death if lost.HasField("death") else None
+        self._client.failures += 1
+        for span in read_spans(lost.spans):
+            mark = self._binding_mark(span, lost.outcome, death) if cause is LostCause.BINDING else None
+            self._client.owner.on_lost(cause, (span,), death, mark)
+        for span in lost.spans:
+            if span.stream:
+                self._client.on_items(span.stream)
+
+    def _binding_mark(self, span: Span, outcome: bytes, death: Any) -> Any:
+        """Say why the node did not take these: it has refused their kind, or their binding takes nothing more."""
+        owner = self._client.owner
+        of: Any = owner.arrays.get(span.stream) if span.stream else owner.refs.owned.get(span.first)
+        kind = getattr(of, "kind", None)
+        return kind.refused if kind is not None and kind.refused is not None else BindingMark("", outcome, death)
+
+    def _on_returned(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self._client.owner.on_returned(read_spans(pb.Returned.FromString(body).spans))
+
+    def _on_grant(self, body: bytes, fds: tuple[int, ...]) -> None:
+        grant = pb.Grant.FromString(body)
+        self._client.owner.on_grant(grant.kind, grant.credit)
+
+    def _on_kind_refused(self, body: bytes, fds: tuple[int, ...]) -> None:
+        refused = pb.KindRefused.FromString(body)
+        kind = self._client.owner.kinds[refused.id]
+        self._client.refuse(kind, RefusedMark(kind.name, refused.reason, dict(refused.asked), dict(refused.available)))
+
+    def _on_binding_failed(self, body: bytes, fds: tuple[int, ...]) -> None:
+        failed = pb.BindingFailed.FromString(body)
+        death = failed.death if failed.HasField("death") else None
+        self._client.fail_binding(failed.id, BindingMark(self._client.labels.get(failed.id, ""), failed.outcome, death))
+
+    def _on_unbound(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self._client.unbound.add(pb.Unbind.FromString(body).id)
+
+    def _on_segment(self, body: bytes, fds: tuple[int, ...]) -> None:
+        segment = pb.Segment.FromString(body)
+        self.replies[Frame.SEGMENT] = (segment, fds[0] if fds else -1)
+
+    def _on_store_full(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self.replies[Frame.SEGMENT] = (pb.StoreFull.FromString(body), -1)
+
+    def _on_reclaim(self, body: bytes, fds: tuple[int, ...]) -> None:
+        for extent in pb.Reclaim.FromString(body).extents:
+            self._client.values.reclaim(extent.segment, extent.offset)
+
+    def _on_ask(self, body: bytes, fds: tuple[int, ...]) -> None:
+        ask = pb.Ask.FromString(body)
+        self._client.owner.on_asked(ObjectId(ask.ref.owner, ask.ref.seq), ask.asker)
+
+    def _on_answer(self, body: bytes, fds: tuple[int, ...]) -> None:
+        answer = pb.Answer.FromString(body)
+        if answer.value[:1] == b"\x12":
+            self._client.failures += 1
+        oid = ObjectId(answer.ref.owner, answer.ref.seq)
+        self._client.owner.on_answered(oid, answer.value, read_extra(answer.value))
+
+    def _on_borrow(self, body: bytes, fds: tuple[int, ...]) -> None:
+        borrow = pb.Borrow.FromString(body)
+        self._client.owner.refs.on_borrowed(ObjectId(borrow.ref.owner, borrow.ref.seq), borrow.borrower)
+
+    def _on_release(self, body: bytes, fds: tuple[int, ...]) -> None:
+        release = pb.Borrow.FromString(body)
+        self._client.owner.refs.on_released(ObjectId(release.ref.owner, release.ref.seq), release.borrower)
+
+    def _on_borrower_died(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self._client.owner.refs.on_borrower_died(pb.Peer.FromString(body).incarnation)
+
+    def _on_adopt(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self._adopt(pb.Adopt.FromString(body).adopted)
+
+    def _adopt(self, adopted: Any) -> None:
+        client = self._client
+        adoptions = [read_adoption(adoption) for adoption in adopted]
+        client.failures += sum(adoption.value is not None and adoption.value[:1] == b"\x12" for adoption in adoptions)
+        client.owner.on_adopted(adoptions)
+        client.dropped.extend(adoption.oid for adoption in adoptions if adoption.borrower == client.incarnation)
+
+    def _on_owner_lost(self, body: bytes, fds: tuple[int, ...]) -> None:
+        lost = pb.Peer.FromString(body).incarnation
+        self._client.failures += 1
+        self._client.owner.on_owner_lost(lost, OwnerLostMark(lost))
+
+    def _on_log(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self.lines.append(pb.Log.FromString(body))
+
+    def _on_status(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self.replies[Frame.STATUS_REPLY] = pb.StatusReply.FromString(body)
+
+    def _on_kind(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self.replies[Frame.KIND] = pb.Kind.FromString(body)
+
+    def _on_resume(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self.replies[Frame.RESUME] = True
