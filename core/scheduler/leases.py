@@ -106,9 +106,11 @@ class Leases:
         worker.state = IDLE
         binding.spare.pop(worker.number, None)
         binding.idle[worker.number] = worker
-        surplus = len(binding.idle) > PROCESSES_PER_SLOT * self._tables.resources.slots and not binding.spec.processes
-        if worker.tasks_left <= 0 or binding.is_refusing or surplus:
+        if worker.tasks_left <= 0 or binding.is_refusing:
             self.stop(worker)
+        elif len(binding.idle) > PROCESSES_PER_SLOT * self._tables.resources.slots and not binding.spec.processes:
+            # The one that has been idle longest, not this one: it may have been started for what waits.
+            self.stop(next(iter(binding.idle.values())))
         if binding.is_closing:
             self.settle(binding)
 

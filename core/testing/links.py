@@ -57,7 +57,7 @@ class Pipe:
             at = self._chunks[-1][0]  # the reader finds it together with what came before
         else:
             at = max(self._last, world.now + DELAY * (0.1 + 0.9 * world.rng.random()))
-            world.at(at - world.now, self._name, self._arrive)
+            world.at_time(at, self._name, self._arrive)
         self._last = max(self._last, at)
         self._chunks.append((at, chunk))
 
@@ -180,7 +180,7 @@ class NodeLink:
         pipe = self._outward
         if pipe.is_full:
             self._is_waiting = True
-            self._world.at(pipe.free_at - self._world.now, f"room {self._name}", self._has_room)
+            self._world.at_time(pipe.free_at, f"room {self._name}", self._has_room)
             return
         data = b"".join(frame for lane in self._lanes for frame in lane)
         for lane in self._lanes:

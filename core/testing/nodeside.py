@@ -13,7 +13,6 @@ from ..scheduler import commands
 from ..scheduler.extents import ReleasePages
 from ..workforce import Hand, Workforce
 from .links import Claim, Output, Slot, boot_parts
-from .mended import mend
 from .worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Template:
         """Requests are done in the order in which they were made."""
         world = self._world
         self._last = max(self._last, world.now + FORK_SECONDS * world.rng.random() ** 2)
-        world.at(self._last - world.now, what, do)
+        world.at_time(self._last, what, do)
 
     def fork(self, place: int, worker: WorkerProcess, binding: pb.Binding) -> None:
         """Be asked for a worker."""
@@ -224,7 +223,6 @@ class SimNode(Node):
         self.founder = 0
         self.host = "simulated"
         self.workforce = SimWorkforce(self, world, boot)
-        mend(self)
         self._execute_store = self.store.execute
         self.store.execute = self._on_store_commands  # type: ignore[method-assign]
 

@@ -94,7 +94,11 @@ class World:
 
     def at(self, delay: float, what: str, do: Callable[[], None]) -> None:
         """Let an event happen after so many seconds."""
-        heapq.heappush(self._heap, (self.now + delay, next(self._order), what, do))
+        self.at_time(self.now + delay, what, do)
+
+    def at_time(self, time: float, what: str, do: Callable[[], None]) -> None:
+        """Let an event happen at that very time."""
+        heapq.heappush(self._heap, (time, next(self._order), what, do))
 
     def step(self) -> bool:
         """Let the next event happen and look at everything that it touched; False when there is none."""

@@ -78,7 +78,7 @@ def test_result_that_kills_when_pickled_is_a_lost_worker(one_cpu: Any, how: str)
 
 @pytest.mark.parametrize("how", bad.RAISING)
 def test_result_that_does_not_pickle_is_reported(one_cpu: Any, how: str) -> None:
-    with pytest.raises(SerializationError, match="result .*OnDump") as caught:
+    with pytest.raises(SerializationError, match=r"result .*OnDump") as caught:
         ob.get(ob.remote(bad.make).remote(bad.OnDump, how), timeout=10)
     assert caught.value.what == "result"
     assert ob.wait([ob.remote(bad.make).options(num_returns=0).remote(bad.OnDump, how) or ob.put(1)])[0]
@@ -91,7 +91,7 @@ def test_result_that_cannot_be_rebuilt_is_reported(one_cpu: Any, how: str) -> No
         with pytest.raises(SerializationError, match="cannot be rebuilt here") as caught:
             ob.get(ref, timeout=10)
         assert isinstance(caught.value.reason, (bad.Odd, SystemExit))
-    with Pool(1) as pool, pytest.raises(Exception, match="odd|3"):
+    with Pool(1) as pool, pytest.raises(Exception, match=r"odd|3"):
         pool.map(bad.OnLoad, [how])
 
 

@@ -118,7 +118,7 @@ class TestResources:
         one = ob.remote(gpus).options(num_gpus=1)
         seen = ob.get([one.remote() for _ in range(6)], timeout=20)
         assert {ids for ids, _ in seen} == {"0", "1"}
-        (both, _), = ob.get([ob.remote(gpus).options(num_gpus=2).remote()], timeout=20)
+        ((both, _),) = ob.get([ob.remote(gpus).options(num_gpus=2).remote()], timeout=20)
         assert both is not None and sorted(both.split(",")) == ["0", "1"]
 
     def test_halves_share_a_gpu(self) -> None:

@@ -119,12 +119,7 @@ def test_program_without_a_guard(run_program: Any) -> None:
 
 
 def test_program_given_on_the_command_line(run_program: Any) -> None:
-    text = (
-        "import outboard as ob\n"
-        "class C: x = 4\n"
-        "def f(c): return c.x + 1\n"
-        "print(ob.get(ob.remote(f).remote(C())))\n"
-    )
+    text = "import outboard as ob\nclass C: x = 4\ndef f(c): return c.x + 1\nprint(ob.get(ob.remote(f).remote(C())))\n"
     assert run_program("", command=[sys.executable, "-c", text]) == "5\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -21,10 +22,8 @@ print(json.dumps([report.seeds, report.events, report.marks, report.failures]))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_no_seed_fails_and_every_rare_mark_is_reached() -> None:
-    import json
-
     share = SEEDS // PROCESSES
     runs = [
         subprocess.Popen([sys.executable, "-c", PROGRAM, str(n * share), str(share)], stdout=subprocess.PIPE)
