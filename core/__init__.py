@@ -11,8 +11,19 @@ from .version import __version__
 
 if _typing.TYPE_CHECKING:
     from .actors import kill
-    from .api import available_resources, cancel, cluster_resources, get, init, is_initialized, nodes, put, remote
-    from .api import shutdown, wait
+    from .api import (
+        available_resources,
+        cancel,
+        cluster_resources,
+        get,
+        init,
+        is_initialized,
+        nodes,
+        put,
+        remote,
+        shutdown,
+        wait,
+    )
     from .refs import ObjectRef
 
 __all__ = [

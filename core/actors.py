@@ -57,6 +57,7 @@ class RemoteMethod:
         return RemoteMethod(self._actor, self._call, self._options.merged(**options))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: the right spelling is in the error."""
         raise TypeError(f"call {self._call.method}.remote(...): the actor lives in another process")
 
 
@@ -99,13 +100,17 @@ class RemoteClass:
         return f"<RemoteClass {self.__wrapped__.__qualname__}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: the right spelling is in the error."""
         raise TypeError(f"call {self.__wrapped__.__name__}.remote(...) to make an actor")
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
         """Make an actor and return its handle at once; an exception of the constructor is shown by every call."""
         engine = engines.current()
         binding = engine.bind(
-            processes=1, initializer=_Maker(self.__wrapped__, args, kwargs), label=self.__wrapped__.__name__, ordered=True
+            processes=1,
+            initializer=_Maker(self.__wrapped__, args, kwargs),
+            label=self.__wrapped__.__name__,
+            ordered=True,
         )
         return ActorHandle(engine, binding, self.__wrapped__, self._options.merged(num_cpus=0))
 

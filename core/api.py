@@ -34,7 +34,9 @@ def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus:
     """
     engine = engines.peek()
     if engine is not None and not ignore_reinit_error:
-        raise RuntimeError("outboard is initialised already: call outboard.shutdown() first, or pass ignore_reinit_error=True")
+        raise RuntimeError(
+            "outboard is initialised already: call outboard.shutdown() first, or pass ignore_reinit_error=True"
+        )
     if engine is None:
         engines.bury_lost()
         loaded = Settings.load(address=address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources,
@@ -71,7 +73,9 @@ def get(refs: ObjectRef | list[ObjectRef], timeout: float | None = None) -> Any:
     return engines.current().get(refs, timeout)
 
 
-def wait(refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None) -> tuple[list[ObjectRef], list[ObjectRef]]:
+def wait(
+    refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None
+) -> tuple[list[ObjectRef], list[ObjectRef]]:
     """Wait for some of several references; returns (ready, others). See `Engine.wait`."""
     return engines.current().wait(refs, num_returns, timeout)
 
@@ -111,6 +115,7 @@ class RemoteFunction(Generic[P, R]):
         return f"<RemoteFunction {getattr(self.__wrapped__, '__qualname__', self.__wrapped__)}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Refuse: the right spelling is in the error."""
         name = getattr(self.__wrapped__, "__name__", "f")
         raise TypeError(f"call {name}.remote(...) to run it as a task, or {name}.__wrapped__(...) to run it here")
 

@@ -4,8 +4,8 @@ A thread that waits for a result reads the link itself, which saves two thread s
 fight it for the bytes. It is in one of three states:
 
 - ARMED: nobody waits; it blocks in poll on the link and its wake-up pipe. An idle client rests here without any CPU.
-- LULL: somebody waited a moment ago; it blocks on its wake-up pipe alone and looks again after `LULL_SECONDS`, so a tight
-  loop of short waits costs nothing but a glance each time.
+- LULL: somebody waited a moment ago; it blocks on its wake-up pipe alone and looks again after `LULL_SECONDS`, so a
+  tight loop of short waits costs nothing but a glance each time.
 - PARKED: a long wait is going on; it blocks on its wake-up pipe until the waiter leaves.
 """
 
@@ -33,7 +33,7 @@ class State(Enum):
 class Background:
     """Owns the thread. `serve()` reads and handles what the link has; `flush()` sends what is due.
 
-    `serve` returns False when the link has ended; the thread ends then. `is_reading()` tells whether a waiter has the link.
+    `serve` returns False when the link has ended; the thread ends then. `is_reading()`: whether a waiter has the link.
     """
 
     def __init__(self, fileno: int, serve: Callable[[], bool], flush: Callable[[], None],

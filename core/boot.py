@@ -1,4 +1,4 @@
-"""First steps of an embedded node, before anything heavy is imported: the template is forked from a nearly empty process.
+"""First steps of an embedded node, before anything heavy is imported: it forks the template while it is nearly empty.
 
 Started by `embedded.start` as ``python -c`` with descriptors of the client's link and pidfd, and the settings as JSON.
 """

@@ -74,11 +74,24 @@ def _spawn(theirs: socket.socket, settings: Settings) -> int:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     env = {k: v for k, v in os.environ.items() if k != "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"}
     path = "\n".join(p or os.getcwd() for p in sys.path)
-    program = [sys.executable, *flags, "-c", _PROGRAM, str(_LINK_FD), str(-1 if pidfd is None else _PIDFD), path, described]
+    program = [
+        sys.executable,
+        *flags,
+        "-c",
+        _PROGRAM,
+        str(_LINK_FD),
+        str(-1 if pidfd is None else _PIDFD),
+        path,
+        described,
+    ]
     # High copies first: either descriptor may have the other's number.
     link, watch = _high_copy(theirs.fileno()), _high_copy(theirs.fileno() if pidfd is None else pidfd)
     null = os.open(os.devnull, os.O_RDWR)
-    actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, link, _LINK_FD), (os.POSIX_SPAWN_DUP2, watch, _PIDFD)]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, link, _LINK_FD),
+        (os.POSIX_SPAWN_DUP2, watch, _PIDFD),
+    ]
     try:
         return os.posix_spawn(sys.executable, program, env, file_actions=actions, setsid=True)
     finally:

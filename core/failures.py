@@ -13,7 +13,7 @@ from .store import serialize
 Cause = pb.Error.Cause
 
 
-def encode_error(error: BaseException, cause: int = pb.Error.RAISED, value_repr: str = "") -> bytes:
+def encode_error(error: BaseException, cause: pb.Error.Cause = pb.Error.RAISED, value_repr: str = "") -> bytes:
     """Give the value bytes of a failure; never raises."""
     if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)) and cause == pb.Error.RAISED:
         cause = pb.Error.EXITED
@@ -88,7 +88,9 @@ def _from_mark(mark: Any, name: str) -> BaseException | None:
     if isinstance(mark, outcomes.ShutdownMark):
         return errors.ShutdownError(mark.reason)
     if isinstance(mark, outcomes.OwnerLostMark):
-        return errors.OwnerLostError(f"the process {mark.owner:016x} that owned the object ended before it passed it on")
+        return errors.OwnerLostError(
+            f"the process {mark.owner:016x} that owned the object ended before it passed it on"
+        )
     if isinstance(mark, outcomes.ReleasedMark):
         return errors.ObjectLostError(mark.reason)
     if isinstance(mark, outcomes.EncodeFailedMark):

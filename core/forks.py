@@ -112,5 +112,3 @@ def _restart_soon() -> Callable[[], Any]:
     call = functools.partial(ctypes.pythonapi.Py_AddPendingCall, callback, None)
     _keep.append(callback)
     return call
-
-

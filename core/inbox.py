@@ -87,9 +87,8 @@ class Inbox:
         for span in read_spans(lost.spans):
             mark = self._binding_mark(span, lost.outcome, death) if cause is LostCause.BINDING else None
             self._client.owner.on_lost(cause, (span,), death, mark)
-        for span in lost.spans:
-            if span.stream:
-                self._client.on_items(span.stream)
+        for stream in {span.stream for span in lost.spans if span.stream}:
+            self._client.on_items(stream)
 
     def _binding_mark(self, span: Span, outcome: bytes, death: Any) -> Any:
         """Say why the node did not take these: it has refused their kind, or their binding takes nothing more."""

@@ -57,7 +57,7 @@ class InlineEngine:
         return [self._value(ref) for ref in refs]
 
     def wait(
-        self, refs: Sequence[ObjectRef], num_returns: int = 1, timeout: float | None = None
+        self, refs: Any, num_returns: int = 1, timeout: float | None = None
     ) -> tuple[list[ObjectRef], list[ObjectRef]]:
         """Return the first `num_returns` references: all are ready."""
         if isinstance(refs, ObjectRef):

@@ -19,7 +19,9 @@ class Printer:
         for stream, is_stderr in ((sys.stdout, False), (sys.stderr, True)):
             text = "".join(self._format(line) for line in log.lines if line.stderr is is_stderr)
             if is_stderr and log.dropped:
-                text += f"outboard: {log.dropped} lines of workers were dropped: this process did not read them in time\n"
+                text += (
+                    f"outboard: {log.dropped} lines of workers were dropped: this process did not read them in time\n"
+                )
             if text and stream is not None:
                 try:
                     stream.write(text)

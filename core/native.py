@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from collections import deque
@@ -17,8 +18,8 @@ from .client import Client
 from .engine import Binding, Completion
 from .failures import as_exception
 from .ids import RESOURCE_UNIT, ObjectId
-from .nativearray import NativeArray
 from .interrupts import shield
+from .nativearray import NativeArray
 from .options import TaskOptions
 from .refs import ObjectRef
 from .rpc.codec import Frame
@@ -34,7 +35,7 @@ KINDS_KEPT = 512
 #: Seconds that a node may take for its last answer before it is left.
 FAREWELL_SECONDS = 1.0
 
-#: Retries after the loss of a machine; losses of the task's own process follow `max_retries` (protocol 4).
+#: Retries of a Pool's call after the loss of its machine; plain tasks follow `max_retries` (protocol 4).
 MACHINE_RETRIES = 3
 
 
@@ -157,7 +158,7 @@ class NativeEngine:
             if value is not None and machine.is_failure(value):
                 _raise_if_failed(value)
 
-    def wait(self, refs: Sequence[ObjectRef], num_returns: int = 1, timeout: float | None = None) -> Any:
+    def wait(self, refs: Any, num_returns: int = 1, timeout: float | None = None) -> Any:
         """See `Engine.wait`."""
         if isinstance(refs, ObjectRef):
             raise TypeError("wait() takes a list of references, not a single one")
@@ -171,7 +172,8 @@ class NativeEngine:
         entries = [self._entry(ref) for ref in refs]
         deadline = None if timeout is None else time.monotonic() + timeout
         self.client.turns.wait(lambda: sum(e.value is not None for e in entries) >= num_returns, deadline)
-        ready, others = [], []
+        ready: list[ObjectRef] = []
+        others: list[ObjectRef] = []
         for ref, entry in zip(refs, entries, strict=True):
             (ready if entry.value is not None and len(ready) < num_returns else others).append(ref)
         return ready, others
@@ -252,7 +254,9 @@ class NativeEngine:
         from .scheduler.outcomes import EncodeFailedMark
 
         name = getattr(function, "__qualname__", repr(function))
-        wrapped = errors.SerializationError(f"a call of {name} cannot be pickled: {error}", what="argument", reason=error)
+        wrapped = errors.SerializationError(
+            f"a call of {name} cannot be pickled: {error}", what="argument", reason=error
+        )
         wrapped.__cause__ = error
         client, refs = self.client, []
         with shield, client.lock:
@@ -278,34 +282,32 @@ class NativeEngine:
             cached = self._kinds.get(key)
             if cached is not None and not encoded.objects:
                 return cached[0]
-        kind = self._make_kind(function, encoded, options, binding_id, writable)
+        kind = self._make_kind(function, encoded, options, binding, writable)
         if len(self._kinds) >= KINDS_KEPT:
             self._kinds.pop(next(iter(self._kinds)))
         self._kinds[key] = (kind, (function if stable else None, options, encoded))
         return kind
 
-    def _make_kind(self, function: Any, encoded: Encoded, options: TaskOptions, binding: int,
+    def _make_kind(self, function: Any, encoded: Encoded, options: TaskOptions, binding: Binding | None,
                    writable: bool) -> machine.Kind:  # fmt: skip
-        import sys
-
-        client = self.client
+        client, binding_id = self.client, binding.id if binding is not None else 0
         name = options.name or getattr(function, "__name__", None) or type(function).__name__
         stride = max(1, options.num_returns)
         with shield, client.lock:
             client.check_open()
             kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=stride,
-                                         machine_retries=MACHINE_RETRIES if options.max_retries >= 0 else -1)  # fmt: skip
+                                         machine_retries=_machine_retries(options, binding))  # fmt: skip
             client.register(encoded.objects)
             client.outbox.announce(client.values.take_unannounced(encoded.objects))
             for oid in encoded.refs:
                 client.owner.refs.hold(oid)
-            client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=encoded.body, name=name,
+            client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding_id, function=encoded.body, name=name,
                                             resources=options.demand(), num_returns=options.num_returns,
                                             writable=writable, sys_path=sys.path)  # fmt: skip
-            client.kind_binding[kind.id] = binding
+            client.kind_binding[kind.id] = binding_id
             if options.retry_exceptions:
                 client.retries[kind.id] = options.retry_exceptions
-            mark = client.failed_bindings.get(binding)
+            mark = client.failed_bindings.get(binding_id)
             if mark is not None:
                 client.owner.on_refused(kind.id, mark)
         return kind
@@ -385,7 +387,7 @@ class NativeEngine:
             client.check_open()
             self._binding_count += 1
             binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
-            binding.client = client
+            binding.client, binding.ordered = client, ordered
             client.labels[binding.id] = label
             client.register(encoded.objects)
             client.outbox.announce(client.values.take_unannounced(encoded.objects))
@@ -452,7 +454,9 @@ class NativeEngine:
                 "queued": node.queued,
                 "store_nbytes": node.store_nbytes,
                 "store_used_nbytes": node.store_used_nbytes,
-                "workers": [{"pid": w.pid, "state": w.state, "binding": w.binding, "owner": w.owner} for w in node.workers],
+                "workers": [
+                    {"pid": w.pid, "state": w.state, "binding": w.binding, "owner": w.owner} for w in node.workers
+                ],
             }
             for node in reply.nodes
         ]
@@ -487,10 +491,11 @@ class NativeEngine:
 class NativeBinding(Binding):
     """A binding whose failure the client knows."""
 
-    __slots__ = ("client",)
+    __slots__ = ("client", "ordered")
     client: Client
+    ordered: bool
 
-    @property  # type: ignore[override]
+    @property
     def failed(self) -> BaseException | None:
         """The error of the initializer, once it has raised."""
         mark = self.client.failed_bindings.get(self.id)
@@ -499,6 +504,13 @@ class NativeBinding(Binding):
     @failed.setter
     def failed(self, value: BaseException | None) -> None:
         """Only the client says so."""
+
+
+def _machine_retries(options: TaskOptions, binding: Binding | None) -> int:
+    """How often a call runs again whose machine was lost (protocol 4): an actor's never does, its state is gone."""
+    if isinstance(binding, NativeBinding) and not binding.ordered:
+        return MACHINE_RETRIES
+    return options.max_retries
 
 
 class _AllReady:

@@ -157,7 +157,8 @@ class Node:
         return pb.Welcome(protocol=PROTOCOL, release=__version__, node=self.incarnation, totals=self.totals,
                           python="{}.{}".format(*sys.version_info[:2]), initial_credit=INITIAL_CREDIT,
                           store_nbytes=self.store.extents.budget_nbytes, you=worker_incarnation,
-                          address=os.path.join(self.folder, "node.sock"), host=self.host).SerializeToString()  # fmt: skip
+                          address=os.path.join(self.folder, "node.sock"),
+                          host=self.host).SerializeToString()  # fmt: skip
 
     def on_frames(self, peer: Peer, frames: list[Any]) -> None:
         """Handle frames that came together, then do what the machines command."""
@@ -212,7 +213,9 @@ class Node:
             self.store.announce(peer, submit.announced)
         owner, now, intervals = peer.incarnation, self.loop.time(), submit.intervals
         for i in intervals:
-            holds = {hold.position: tuple(hold.objects) for hold in i.holds} if i.holds else None
+            holds: dict[int, tuple[object, ...]] | None = None
+            if i.holds:
+                holds = {hold.position: tuple(hold.objects) for hold in i.holds}
             interval = Interval(owner, i.stream, i.first, i.attempt, i.stride, i.kind, list(i.calls), holds, i.array)
             if len(intervals) == 1 and not holds:
                 self.workforce.last_submit = (interval, body)

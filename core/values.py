@@ -22,8 +22,8 @@ from .store import memory, serialize
 from .store.extent import extent_nbytes
 from .store.segments import SegmentReader, SegmentWriter
 
-#: Values up to this size travel inside messages; larger ones go to the store. 100 KiB as in Ray: below it a copy through
-#: two sockets is cheaper than an extent, a mapping and its pin.
+#: Values up to this size travel inside messages; larger ones go to the store. 100 KiB as in Ray: below it a copy
+#: through two sockets is cheaper than an extent, a mapping and its pin.
 INLINE_MAX = 100 << 10
 
 
@@ -262,7 +262,9 @@ class Values:
                 opened = self._open(buffer.stored, writable=writable, pinned=pinned)[1][0]
                 buffers.append(opened.toreadonly() if buffer.readonly else opened)
             else:
-                buffers.append(memoryview(buffer.inline if buffer.readonly or not writable else bytearray(buffer.inline)))
+                buffers.append(
+                    memoryview(buffer.inline if buffer.readonly or not writable else bytearray(buffer.inline))
+                )
         return serialize.loads(parcel.stream, buffers)
 
     def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool) -> tuple[memoryview, list[memoryview]]:
@@ -271,9 +273,7 @@ class Values:
             self.reader.add(leased.segment, leased.fd, leased.nbytes)
         key = (d.segment, d.offset)
         with self._space:
-            opened = self.reader.open(
-                d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, writable=writable
-            )
+            opened = self.reader.open(d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, writable=writable)
             live = self._live.get(key)
             if live is None:
                 live = self._live[key] = _Live(d)

@@ -15,7 +15,6 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, BinaryIO
 
@@ -26,8 +25,8 @@ from .failures import as_exception, encode_error
 from .ids import ObjectId, item_object
 from .interrupts import shield
 from .native import NativeEngine
-from .process.board import Board, Slot
 from .process.birth import flush_streams
+from .process.board import Board, Slot
 from .process.lifetime import CANCEL_SIGNAL
 from .process.template import WorkerSetup
 from .rpc.codec import Frame
@@ -146,10 +145,9 @@ class Worker:
         sys.argv = [hello.main_path]
         sys.stdout = TaskOutput(self, sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
         sys.stderr = TaskOutput(self, sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors)
-        process = sys.modules.get("multiprocessing.process")
-        if process is None:
-            import multiprocessing.process as process  # type: ignore[no-redef]
-        current = process.current_process()  # type: ignore[attr-defined]
+        from multiprocessing.process import current_process
+
+        current: Any = current_process()
         current.authkey = hello.authkey
         current._identity = (self.number + 1,)
         current.name = f"OutboardWorker-{self.number + 1}"
@@ -229,10 +227,7 @@ class Worker:
             # Before the arguments are rebuilt: that is the user's code too, and may end the process.
             self.slot.set_running(part.owner, part.stream, index)
             self.in_user_code = True
-            if call[0] == 0x80:
-                arguments = loads(call)
-            else:
-                arguments = self._decode_call(call, kind.writable)
+            arguments = loads(call) if call[0] == 0x80 else self._decode_call(call, kind.writable)
             cause = pb.Error.RAISED
             if kind.failure:
                 self.in_user_code = False
@@ -351,7 +346,9 @@ class Worker:
     def _finish_children(self) -> None:
         """Before the process ends by itself: wait for what its tasks started and passed on while it ran."""
         owner = self.client.owner
-        self.client.turns.wait(lambda: not any(e.handed_to is not None and e.value is None for e in owner.refs.owned.values()))
+        self.client.turns.wait(
+            lambda: not any(e.handed_to is not None and e.value is None for e in owner.refs.owned.values())
+        )
 
 
 class PacketPart:

@@ -113,7 +113,9 @@ class Workforce:
         place = next(place for place in itertools.count() if place not in self.places)
         slot = self.board.slot(place)
         slot.reset()
-        link = LoopLink(ours, node.loop, lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number))
+        link = LoopLink(
+            ours, node.loop, lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number)
+        )
         peer = node.add_peer(link, incarnation, client.root, number)
         hand = self.hands[number] = self.places[place] = Hand(
             number, place, peer, ClaimSender(sender, reader), slot, command.binding
@@ -267,7 +269,7 @@ class Workforce:
         self.node.send(command.client, Frame.GRANT, body)
 
     def _lost(self, command: commands.Lost) -> None:
-        lost = pb.Lost(cause=int(command.cause), spans=_spans(command.spans), outcome=command.outcome)
+        lost = pb.Lost(cause=pb.Lost.Cause.Name(command.cause), spans=_spans(command.spans), outcome=command.outcome)
         death = self.deaths.get(command.worker) if command.worker is not None else None
         if death is not None:
             lost.death.CopyFrom(death)

@@ -1,5 +1,7 @@
-"""The node's share of one call: a SUBMIT becomes a packet, a FINISHED goes on to its owner. Client and worker are played
-by this file in the same thread; the rest is the node as it runs."""
+"""The node's share of one call: a SUBMIT becomes a packet, a FINISHED goes on to its owner.
+
+Client and worker are played by this file in the same thread; the rest is the node as it runs.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Rig:
         self.tell(Frame.HELLO, hello)
         kind = pb.Kind(id=1, function=b"\x80", name="f", resources={"CPU": 10_000}, num_returns=1)
         self.tell(Frame.KIND, kind)
-        self.submit = pb.Submit(intervals=[pb.Interval(kind=1, attempt=1, stride=1, first=1, calls=[b"\x80" + bytes(18)])])
+        self.submit = pb.Submit(
+            intervals=[pb.Interval(kind=1, attempt=1, stride=1, first=1, calls=[b"\x80" + bytes(18)])]
+        )
         self.tell(Frame.SUBMIT, self.submit)
         self.hand = next(iter(self.node.workforce.hands.values()))
         self.claim = self.hand.claim._read_end

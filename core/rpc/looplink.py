@@ -19,7 +19,16 @@ from .codec import (
     encode_frame,
     encode_parts,
 )
-from .sockets import RECEIVE_FLAGS, RIGHTS_NBYTES, TRUNCATED, check_complete, close_fds, duplicates, received_fds, rights
+from .sockets import (
+    RECEIVE_FLAGS,
+    RIGHTS_NBYTES,
+    TRUNCATED,
+    check_complete,
+    close_fds,
+    duplicates,
+    received_fds,
+    rights,
+)
 
 if TYPE_CHECKING:
     from ..loops import Loop

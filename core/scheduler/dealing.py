@@ -55,7 +55,7 @@ class Dealer:
             or tables.resuming
             or demand.gpu
             or not demand.cpu
-            or not shape.binding.idle
+            or not self._leases.has_idle(shape)
             or not tables.resources.fits(demand)
         ):
             return False
@@ -196,7 +196,6 @@ class Dealer:
 
     def _send(self, worker: Worker, kind: Kind, at_most: int) -> int:
         """Send one packet; returns its number of tasks, 0 when the worker's range is full."""
-        tables = self._tables
         packets = worker.range.packets
         pace = kind.pace
         limit = min(at_most, pace.packet_tasks, worker.tasks_left)

@@ -219,7 +219,7 @@ class Extents:
         return sizes.most_common()
 
     def leased(self) -> list[tuple[int, int]]:
-        """(writer, nbytes) of what writers hold beside announced extents, largest first: objects of theirs, or nothing."""
+        """(writer, nbytes) of what writers hold beside announced extents, largest first; it may be empty room."""
         sizes: Counter[int] = Counter()
         for segment in self._segments.values():
             if segment.writer is not None and segment.nbytes > segment.used:

@@ -49,6 +49,11 @@ class Leases:
         # An idle worker with other GPUs makes room.
         return bool(binding.idle) and not binding.spec.ordered
 
+    def has_idle(self, shape: Shape) -> bool:
+        """Whether a worker that has started and has nothing to do is right for the shape."""
+        worker = self._find(shape) if shape.binding.idle else None
+        return worker is not None and worker.state == IDLE
+
     def acquire(self, shape: Shape) -> Worker:
         """Lease a worker to a shape for which ``can_staff`` holds: a warm one, one that is starting, or a new one."""
         worker = self._find(shape)

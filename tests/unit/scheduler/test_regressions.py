@@ -21,7 +21,7 @@ ME, OTHER = 7, 8
 VALUE = b"\x80value"
 
 
-def test_worker_started_for_what_waits_is_not_let_go_as_surplus() -> None:
+def test_lone_task_waits_for_a_worker_of_its_devices_which_is_not_let_go_as_surplus() -> None:
     dispatch = Dispatch({"CPU": UNIT, "GPU": 2 * UNIT})
     dispatch.on_client_joined(ME, ME, 0.0)
     dispatch.on_kind(ME, KindSpec(1, 0, {"GPU": UNIT}))
@@ -35,7 +35,9 @@ def test_worker_started_for_what_waits_is_not_let_go_as_surplus() -> None:
         done = (ME, PLAIN_STREAM, packet.intervals[0].first, 1, 1, 1)
         dispatch.on_finished(packet.worker, packet.packet, [done], 0.1, True, 0.0)
     dispatch.on_submitted(ME, Interval(ME, PLAIN_STREAM, 3, 1, 1, 2, [b"call"]), 0.0)
-    started = next(c.worker for c in dispatch.take_commands() if type(c) is StartWorker)
+    ordered: list[Any] = dispatch.take_commands()
+    assert [type(c) for c in ordered] == [StartWorker]  # no packet yet: idle ones have other devices
+    started = ordered[0].worker
     dispatch.on_worker_started(started, 0.0)
     dispatch.check()
     commands = dispatch.take_commands()
