@@ -32,7 +32,7 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.outcomes import BindingMark, NodeLostMark, ShutdownMark
 from .turns import Turns
-from .values import Encoded, LeasedSegment, Values
+from .values import Encoded, Values
 
 #: Tasks that may gather before the submitting thread sends them itself. Larger makes bigger messages, smaller lets the
 #: first of a burst start sooner. 64: at that size a message costs less than a microsecond a task.
@@ -46,6 +46,15 @@ class ClientValues(Values):
         super().__init__(client.incarnation, node, lease=client.lease, fetch=client.fetch_segment,
                          take_seq=client.take_seq, hold=client.hold)  # fmt: skip
         self._client = client
+        self._space = client.lock  # one lock, since either is taken under the other
+
+    def _store(self, oid: ObjectId, version: int, stream: bytes, buffers: list[Any]) -> pb.Descriptor:
+        with shield:  # an extent that nobody knows would be lost
+            return super()._store(oid, version, stream, buffers)
+
+    def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool) -> Any:
+        with shield:
+            return super()._open(d, writable=writable, pinned=pinned)
 
     def release_hold(self, oid: ObjectId) -> None:
         """Drop the reference that `hold` counted."""
@@ -323,22 +332,22 @@ class Client:
             NodeLostError: the node ended. GetTimeoutError: no answer in time.
         """
         with self._question:
-            self.inbox.replies.pop(reply, None)
             with shield, self.lock:
                 self.check_open()
+                self.inbox.expect(reply)
                 self.send(request, body)
             deadline = None if timeout is None else time.monotonic() + timeout
             if not self.turns.wait(lambda: reply in self.inbox.replies, deadline):
                 raise errors.GetTimeoutError(f"the node did not answer within {timeout} s")
             return self.inbox.replies.pop(reply)
 
-    def lease(self, nbytes: int) -> LeasedSegment | None:
-        """Lease a segment with room for an object of so many bytes; None: room came back in an older one."""
+    def lease(self, nbytes: int) -> None:
+        """Get room for an object of so many bytes: in a new segment, or in an older one where some came back."""
         if self.dropped or self.values.reader.ended:
             self.flush()  # what the program has let go may be room enough
-            return None
-        reply, fd = self.ask_node(Frame.LEASE, pb.Lease(nbytes=nbytes).SerializeToString(), Frame.SEGMENT)
-        if isinstance(reply, pb.StoreFull):
+            return
+        reply = self.ask_node(Frame.LEASE, pb.Lease(nbytes=nbytes).SerializeToString(), Frame.LEASE)
+        if reply is not None:
             raise errors.StoreFullError(
                 f"no room for {errors.describe_nbytes(nbytes)}: {errors.describe_nbytes(reply.free_nbytes)} of "
                 f"{errors.describe_nbytes(reply.capacity_nbytes)} are free and nothing that runs will free more. "
@@ -348,17 +357,11 @@ class Client:
                 capacity_nbytes=reply.capacity_nbytes,
                 holders=tuple((h.what, h.nbytes) for h in reply.holders),
             )
-        if not reply.segment:
-            return None
-        self.values.reader.add(reply.segment, os.dup(fd), reply.nbytes)
-        return LeasedSegment(reply.segment, fd, reply.nbytes)
-
-    def fetch_segment(self, segment: int) -> LeasedSegment:
-        """Get the descriptor of a segment to read from."""
-        reply, fd = self.ask_node(Frame.MAP, pb.Map(segment=segment).SerializeToString(), Frame.SEGMENT)
-        if fd < 0:
+    def fetch_segment(self, segment: int) -> None:
+        """Map a segment to read from."""
+        self.ask_node(Frame.MAP, pb.Map(segment=segment).SerializeToString(), Frame.MAP)
+        if not self.values.reader.has(segment):
             raise errors.ObjectLostError("the segment that held the object has gone with its node's store")
-        return LeasedSegment(segment, fd, reply.nbytes)
 
     # -- forks, see forks.py ------------------------------------------------------------------------------------------
 

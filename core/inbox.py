@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ class Inbox:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.replies: dict[int, Any] = {}
+        self._due: Counter[int] = Counter()  # answers that have not come, by their type
         self.lines: deque[Any] = deque()
         self.handlers: dict[int, Callable[[bytes, tuple[int, ...]], None]] = {
             Frame.FINISHED: self._on_finished, Frame.LOST: self._on_lost, Frame.RETURNED: self._on_returned,
@@ -117,12 +118,27 @@ class Inbox:
     def _on_unbound(self, body: bytes, fds: tuple[int, ...]) -> None:
         self._client.unbound.add(pb.Unbind.FromString(body).id)
 
+    def expect(self, reply: int) -> None:
+        """A question is being asked; answers to earlier ones of its kind, whose asker was interrupted, come first."""
+        self._due[reply] += 1
+        self.replies.pop(reply, None)
+
+    def _answered(self, reply: int, answer: Any) -> None:
+        self._due[reply] -= 1
+        if self._due[reply] == 0:
+            self.replies[reply] = answer
+
     def _on_segment(self, body: bytes, fds: tuple[int, ...]) -> None:
-        segment = pb.Segment.FromString(body)
-        self.replies[Frame.SEGMENT] = (segment, fds[0] if fds else -1)
+        # Taken over here, not by whoever asked: that thread may have been interrupted while it waited.
+        segment, values = pb.Segment.FromString(body), self._client.values
+        if segment.writable:
+            values.add_lease(segment.segment, fds[0] if fds else -1, segment.nbytes)
+        elif fds:
+            values.reader.add(segment.segment, fds[0], segment.nbytes)
+        self._answered(Frame.LEASE if segment.writable or not segment.segment else Frame.MAP, None)
 
     def _on_store_full(self, body: bytes, fds: tuple[int, ...]) -> None:
-        self.replies[Frame.SEGMENT] = (pb.StoreFull.FromString(body), -1)
+        self._answered(Frame.LEASE, pb.StoreFull.FromString(body))
 
     def _on_reclaim(self, body: bytes, fds: tuple[int, ...]) -> None:
         for extent in pb.Reclaim.FromString(body).extents:
@@ -169,10 +185,10 @@ class Inbox:
         self.lines.append(pb.Log.FromString(body))
 
     def _on_status(self, body: bytes, fds: tuple[int, ...]) -> None:
-        self.replies[Frame.STATUS_REPLY] = pb.StatusReply.FromString(body)
+        self._answered(Frame.STATUS_REPLY, pb.StatusReply.FromString(body))
 
     def _on_kind(self, body: bytes, fds: tuple[int, ...]) -> None:
-        self.replies[Frame.KIND] = pb.Kind.FromString(body)
+        self._answered(Frame.KIND, pb.Kind.FromString(body))
 
     def _on_resume(self, body: bytes, fds: tuple[int, ...]) -> None:
         self.replies[Frame.RESUME] = True

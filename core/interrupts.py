@@ -56,22 +56,27 @@ class Shield:
         self.interrupt(frame, KeyboardInterrupt)
 
     def interrupt(self, frame: FrameType | None, error: type[BaseException]) -> None:
-        """Raise ``error`` now or at the end of the outermost shield; for handlers, with the frame they were given."""
-        if self._depth > 0 and not self._may_raise(frame):
-            self._pending = error
-        else:
+        """Raise ``error`` now or at the end of the outermost shield; for handlers, with the frame they were given.
+
+        In a finaliser of ours it would only be reported as ignored: then the next shield raises it.
+        """
+        if self._may_raise(frame):
             raise error
+        self._pending = error
 
     def _may_raise(self, frame: FrameType | None) -> bool:
         is_ours = False
         while frame is not None:
             if frame.f_code is _OPEN:
                 return self._depth == self._opened_at
-            is_ours = is_ours or frame.f_globals.get("__package__") == __package__
+            if (frame.f_globals.get("__package__") or "").partition(".")[0] == __package__:
+                is_ours = True
+                if frame.f_code.co_name == "__del__":
+                    return False
             frame = frame.f_back
         if not is_ours:  # an exception of the program's own handler kept a shield from ending
             self._depth = self._opened_at = 0
-        return not is_ours
+        return self._depth == 0
 
     @property
     def is_outermost(self) -> bool:

@@ -71,17 +71,19 @@ class NativeEngine:
             raise TypeError("put() takes a value, not a reference; pass the reference on as it is")
         client = self.client
         client.check_open()
-        seq = client.take_seq()
-        try:
-            encoded = client.values.encode_value(value, lambda: ObjectId(client.incarnation, seq), 0)
-        except errors.OutboardError:
-            raise
-        except Exception as error:
-            raise errors.SerializationError(f"cannot put {_short(value)}: {error}", reason=error) from error
-        with shield, client.lock:
-            client.drop_ended()
-            client.owner.put(seq, encoded.body, 0 if encoded.objects else None, encoded.refs)
-        return ObjectRef(client.incarnation, seq, self)
+        with shield:
+            seq = client.take_seq()
+            try:
+                encode = client.values.encode_value
+                encoded = shield.open(encode, value, lambda: ObjectId(client.incarnation, seq), 0)
+            except errors.OutboardError:
+                raise
+            except Exception as error:
+                raise errors.SerializationError(f"cannot put {_short(value)}: {error}", reason=error) from error
+            with client.lock:
+                client.drop_ended()
+                client.owner.put(seq, encoded.body, 0 if encoded.objects else None, encoded.refs)
+            return ObjectRef(client.incarnation, seq, self)
 
     def get(self, refs: Any, timeout: float | None = None) -> Any:
         """See `Engine.get`."""

@@ -41,8 +41,9 @@ class Turns:
                 self._client.pump_and_send()
             while not ready():
                 self._client.check_open()
-                if not self._take(ready, deadline):
-                    return ready()
+                if not self._take(ready, deadline) and not ready():
+                    self._client.check_open()
+                    return False
             return True
 
     def _take(self, ready: Callable[[], bool], deadline: float | None) -> bool:

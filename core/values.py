@@ -10,6 +10,7 @@ Threads: `encode_*` and `decode` may run in any thread and call user code (pickl
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -48,14 +49,6 @@ class Input:
         return Input, (self.position,)
 
 
-class LeasedSegment(NamedTuple):
-    """A segment that the node gave to this process: to write, or to read."""
-
-    segment: int
-    fd: int
-    nbytes: int
-
-
 class _Stored(NamedTuple):
     descriptor: pb.Descriptor
     epoch: int
@@ -88,8 +81,8 @@ class Values:
     `take_seq()` reserves a number for a new object; `hold(oid) -> bool` counts a reference if the object still lives.
     """
 
-    def __init__(self, incarnation: int, node: int, *, lease: Callable[[int], LeasedSegment | None],
-                 fetch: Callable[[int], LeasedSegment], take_seq: Callable[[], int],
+    def __init__(self, incarnation: int, node: int, *, lease: Callable[[int], None],
+                 fetch: Callable[[int], None], take_seq: Callable[[], int],
                  hold: Callable[[ObjectId], bool]) -> None:  # fmt: skip
         self.incarnation = incarnation
         self.node = node
@@ -195,15 +188,17 @@ class Values:
         with self._space:
             extent = self._allocator.allocate(nbytes)
         while extent is None:
-            leased = self._lease(nbytes)
+            self._lease(nbytes)
             with self._space:
-                if leased is None:  # room came back in what is leased already
-                    extent = self._allocator.allocate(nbytes)
-                    continue
-                self._writers[leased.segment] = SegmentWriter(leased.segment, leased.fd, leased.nbytes)
-                self._allocator.add_segment(leased.segment, leased.nbytes)
                 extent = self._allocator.allocate(nbytes)
         return extent
+
+    def add_lease(self, segment: int, fd: int, nbytes: int) -> None:
+        """Take over a segment that the node has leased to this process."""
+        with self._space:
+            self.reader.add(segment, os.dup(fd), nbytes)
+            self._writers[segment] = SegmentWriter(segment, fd, nbytes)
+            self._allocator.add_segment(segment, nbytes)
 
     def take_unannounced(self, objects: tuple[pb.Descriptor, ...]) -> list[pb.Descriptor]:
         """Return those of `objects` that the node must hear of with this message."""
@@ -269,8 +264,7 @@ class Values:
 
     def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool) -> tuple[memoryview, list[memoryview]]:
         if not self.reader.has(d.segment):
-            leased = self._fetch(d.segment)
-            self.reader.add(leased.segment, leased.fd, leased.nbytes)
+            self._fetch(d.segment)
         key = (d.segment, d.offset)
         with self._space:
             opened = self.reader.open(d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, writable=writable)

@@ -31,7 +31,7 @@ class Calls:
     def ask_node(self, request: int, body: bytes, reply: int) -> Program:
         """As `Client.ask_node`."""
         replies = self._process.client.inbox.replies
-        replies.pop(reply, None)
+        self._process.client.inbox.expect(reply)
         self._process.link.send(request, body)
         yield from self._process.wait(lambda: reply in replies)
         return replies.pop(reply)
@@ -43,14 +43,13 @@ class Calls:
                 self._process.client.flush()  # what the program has let go may be room enough
                 continue
             body = pb.Lease(nbytes=pages * 4096).SerializeToString()
-            reply, _ = yield from self.ask_node(Frame.LEASE, body, Frame.SEGMENT)
-            if isinstance(reply, pb.StoreFull):
+            leases = len(self._process.values._writers)
+            refused = yield from self.ask_node(Frame.LEASE, body, Frame.LEASE)
+            if refused is not None:
                 self._process.world.mark("store full")
                 self._process.world.is_faulty = True
                 raise Full
-            if reply.segment:
-                self._process.values.add_leased(reply.segment, reply.nbytes)
-            else:
+            if len(self._process.values._writers) == leases:
                 self._process.world.mark("room came back")
 
     def put(self, token: int, refs: tuple[ObjectId, ...], pages: int) -> Program:

@@ -15,7 +15,7 @@ from ..errors import ObjectLostError
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb
 from ..store.extent import extent_nbytes
-from ..values import Encoded, LeasedSegment
+from ..values import Encoded
 
 if TYPE_CHECKING:
     from .world import World
@@ -147,11 +147,10 @@ class SimValues(ClientValues):
             self._allocator.free(extent.segment, extent.offset)
         return extent is not None
 
-    def add_leased(self, segment: int, nbytes: int) -> None:
+    def add_lease(self, segment: int, fd: int, nbytes: int) -> None:
         """Write to one more segment."""
-        leased = LeasedSegment(segment, -1, nbytes)
-        self._writers[leased.segment] = Writer(self.memory, leased.segment)  # type: ignore[assignment]
-        self._allocator.add_segment(leased.segment, leased.nbytes)
+        self._writers[segment] = Writer(self.memory, segment)  # type: ignore[assignment]
+        self._allocator.add_segment(segment, nbytes)
 
     def store(self, oid: ObjectId, version: int, value: Any, pages: int) -> pb.Descriptor:
         """Store a value in so many pages, for which `has_room` holds."""
