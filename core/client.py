@@ -124,10 +124,8 @@ class Client:
     def hold(self, oid: ObjectId) -> bool:
         """Count one reference; False when the object has gone."""
         with self.lock:
-            if oid.owner == self.incarnation and oid.seq not in self.owner.refs.owned:
-                return False
             self.owner.refs.hold(oid)
-            return True
+            return self.owner.refs.find(oid) is not None
 
     def drop_ended(self) -> None:
         """Take note of references and views that ended, in whatever thread they did. Under the lock."""

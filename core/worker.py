@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from . import engine as engines
 from . import forks
 from .client import Client
+from .errors import StoreFullError
 from .failures import as_exception, encode_error
 from .ids import ObjectId, item_object
 from .interrupts import shield
@@ -32,7 +33,8 @@ from .process.template import WorkerSetup
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
-from .scheduler.owner import Task, is_failure
+from .scheduler.entries import is_adopted
+from .scheduler.owner import Task
 from .store import serialize
 from .store.main_module import adopt_main
 from .values import INLINE_MAX, Input
@@ -90,6 +92,7 @@ class Worker:
         self.pid = os.getpid()
         self.kinds: dict[tuple[int, int], RunningKind] = {}
         self.in_user_code = False
+        self.is_encoding = False  # a result that may have to wait for room in the store
         self.preload: list[str] = []
         self.printed = False
         self.client: Client
@@ -123,7 +126,7 @@ class Worker:
         binding = pb.Binding.FromString(frames[2][1])
         self._become(hello)
         self.client = Client(self.link, welcome.you, welcome)
-        self.client.in_task = lambda: self.in_user_code
+        self.client.in_task = lambda: self.in_user_code or self.is_encoding
         self.client.hand_over = self._hand_over_late
         self.client.on_interrupted = self._cancel_children
         engine = NativeEngine(self.client)
@@ -298,8 +301,8 @@ class Worker:
         pending = list(contained)
         while pending:
             oid = pending.pop()
-            entry = refs.owned.get(oid.seq) if oid.owner == mine else None
-            if entry is None or entry.handed_to is not None:
+            entry = refs.find(oid)
+            if entry is None or entry.handed_to is not None or not (oid.owner == mine or is_adopted(entry)):
                 continue
             entry.handed_to = owner
             adoptions.append(self._adoption(oid, entry))
@@ -324,12 +327,14 @@ class Worker:
     def _hand_over_late(self, oid: ObjectId, entry: Any) -> None:
         """An object that was pending when it was handed over has its value; under the client's lock."""
         adoption = self._adoption(oid, entry)
-        adopt = pb.Adopt(adopted=[adoption])
-        if not is_failure(entry.value) and entry.value[0] != 0x80:
-            outcome = pb.Outcome.FromString(entry.value)
-            if outcome.value.HasField("stored"):
-                adopt.announced.extend(self.client.values.take_unannounced((outcome.value.stored,)))
+        adopt = pb.Adopt(adopted=[adoption], announced=self.unannounced(adoption.value))
         self.link.send(Frame.ADOPT, adopt.SerializeToString(), entry.handed_to)
+
+    def unannounced(self, value: bytes) -> list[pb.Descriptor]:
+        """Tell what the node must hear of before somebody else learns these value bytes."""
+        if value[:1] != b"\x0a":
+            return []
+        return self.client.values.take_unannounced((pb.Outcome.FromString(value).value.stored,))
 
     def _cancel_children(self) -> None:
         """The running task was cancelled: so are the tasks that it started."""
@@ -346,8 +351,9 @@ class Worker:
     def _finish_children(self) -> None:
         """Before the process ends by itself: wait for what its tasks started and passed on while it ran."""
         owner = self.client.owner
+        tables = owner.refs.owned, owner.refs.foreign
         self.client.turns.wait(
-            lambda: not any(e.handed_to is not None and e.value is None for e in owner.refs.owned.values())
+            lambda: not any(e.handed_to is not None and e.value is None for table in tables for e in table.values())
         )
 
 
@@ -426,15 +432,16 @@ class PacketPart:
     def _encode(self, value: Any, index: int) -> None:
         client = self.worker.client
         oid = item_object(self.owner, self.stream, index) if self.array else ObjectId(self.owner, index)
+        self.worker.is_encoding = True
         try:
             encoded = client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True)
         except BaseException as error:
-            from .errors import StoreFullError
-
             cause = pb.Error.RAISED if isinstance(error, StoreFullError) else pb.Error.RESULT_UNPICKLABLE
             self.mixed = True
             self.values.append(encode_error(error, cause, _short(value)))
             return
+        finally:
+            self.worker.is_encoding = False
         self.values.append(encoded.body)
         self.mixed = self.mixed or encoded.body[0] != 0x80
         self.announced += client.values.take_unannounced(encoded.objects)
@@ -460,6 +467,8 @@ class PacketPart:
             if self.contained:
                 with client.lock:
                     finished.adopted.extend(worker.adoptions(self.contained, self.owner))
+                    for adoption in finished.adopted:
+                        finished.announced.extend(worker.unannounced(adoption.value))
         finished.packet = self.number
         finished.printed = worker.printed
         worker.printed = False

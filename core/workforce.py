@@ -233,13 +233,16 @@ class Workforce:
 
     def packet_reported(self, worker: int, finished: pb.Finished) -> None:
         """A worker has taken packets, so its socket may have room for those that wait."""
-        hand = self.hands.get(worker)
+        self._send_waiting(self.hands.get(worker))
+
+    def _send_waiting(self, hand: Hand | None) -> None:
         while hand is not None and hand.unsent and hand.claim.send(hand.unsent[0][1]):
             hand.unsent.popleft()
 
     def _recall(self, command: commands.Recall) -> None:
         hand = self.hands[command.worker]
         taken = self._take_back(hand, command.at_most)
+        self._send_waiting(hand)  # what the full socket did not take finds room now
         self.node.dispatch.on_recalled(command.worker, taken, self.node.now())
 
     def _take_back(self, hand: Hand, at_most: int | None) -> list[int]:

@@ -76,4 +76,9 @@ class Foreign(Entry):
 
     def is_used(self) -> bool:
         """Whether somebody refers to it, or its owner will still say how it came out."""
-        return self.count > 0 or self.pending or bool(self.borrowers)
+        return self.count > 0 or self.pending or (bool(self.borrowers) and self.handed_to is None)
+
+
+def is_adopted(entry: Entry) -> bool:
+    """Whether the object of another process belongs to this one now."""
+    return isinstance(entry, Foreign) and entry.adopted

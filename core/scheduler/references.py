@@ -153,6 +153,11 @@ class References:
                 self.commands.append(Free(oid, entry.stored))
             return
         del self.foreign[oid]
+        if entry.handed_to is not None:
+            if entry.pinned and entry.stored is not None:
+                self.commands.append(Unpin(oid, entry.stored))
+            self.commands.append(ReleaseTo(oid, entry.handed_to))
+            return
         if not entry.adopted:
             self.commands.append(Release(oid, entry.stored))
             return

@@ -182,10 +182,6 @@ class SimWorkforce(Workforce):
                 assert isinstance(worker, WorkerProcess)
                 worker.after(0.0001 * self.world.rng.random(), "signal", worker.on_signal)
 
-    def _recall(self, command: commands.Recall) -> None:
-        super()._recall(command)
-        self.packet_reported(command.worker, pb.Finished())  # what the full socket did not take finds room now
-
     def _take_back(self, hand: Hand, at_most: int | None) -> list[int]:
         taken = super()._take_back(hand, at_most)
         if at_most is not None:

@@ -116,11 +116,6 @@ class WorkerProcess(Process):
         request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
         self.kinds[owner, kind_id] = yield from self.calls.ask_node(Frame.GET_KIND, request, Frame.KIND)
 
-    def unannounced(self, value: bytes) -> list[pb.Descriptor]:
-        """What the node must hear of before somebody else learns this value."""
-        stored = pb.Outcome.FromString(value).value.stored if value[:1] == b"\x0a" else pb.Descriptor()
-        return self.values.take_unannounced((stored,))
-
     def arguments(self, call: bytes) -> tuple[Any, list[tuple[int, int]]]:
         """Rebuild a call: its specification, and tokens and attempts of what was given beside it."""
         if call[0] == 0x80:
@@ -231,7 +226,7 @@ class Part:
             finished.adopted.extend(worker.driver.adoptions(self.contained, self.owner))
             for adoption in finished.adopted:
                 worker.world.mark("adoption")
-                finished.announced.extend(worker.unannounced(adoption.value))
+                finished.announced.extend(worker.driver.unannounced(adoption.value))
         now = worker.world.now
         finished.done.add(stream=interval.stream, first=self.first, attempt=interval.attempt, stride=interval.stride,
                           values=self.values, seconds=now - self.sent_at, mixed=self.mixed)  # fmt: skip
