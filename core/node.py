@@ -287,7 +287,7 @@ class Node:
         if finished.announced:
             self.store.announce(peer, finished.announced)
         if finished.adopted:
-            self._adopt(finished.adopted, destination)
+            self._adopt(peer, finished.adopted, destination)
         if peer.worker is not None:
             done, seconds = [], 0.0
             for d in finished.done:
@@ -317,12 +317,15 @@ class Node:
 
     # -- objects between processes ------------------------------------------------------------------------------------
 
-    def _adopt(self, adopted: Any, owner: int) -> None:
-        is_gone = owner not in self.peers
+    def _adopt(self, peer: Peer, adopted: Any, to: int) -> None:
         for adoption in adopted:
-            if adoption.borrower == owner:
+            if adoption.borrower == to:
                 continue  # a task of its own: nothing passes
             oid = ObjectId(adoption.ref.owner, adoption.ref.seq)
+            owner = self.adopted.get(oid, oid.owner)
+            if owner == peer.incarnation:  # else a value that comes late, and the object has passed further on
+                owner = to
+            is_gone = owner not in self.peers
             if not is_gone:
                 self.adopted[oid] = owner
             if adoption.value[:1] == b"\x0a":
@@ -335,19 +338,21 @@ class Node:
     def _on_adopt(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         adopt = pb.Adopt.FromString(body)
         self.store.announce(peer, adopt.announced)
-        self._adopt(adopt.adopted, destination)
+        self._adopt(peer, adopt.adopted, destination)
         self.send(destination, Frame.ADOPT, body)
 
     def _on_borrow(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        self._tell_owner(Frame.BORROW, body, destination)
+        self._tell_owner(peer, Frame.BORROW, body, destination)
 
     def _on_release(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        self._tell_owner(Frame.RELEASE, body, destination)
+        self._tell_owner(peer, Frame.RELEASE, body, destination)
 
-    def _tell_owner(self, frame_type: int, body: bytes, destination: int) -> None:
-        """Pass a frame about one object on to its owner, or to who took the object over."""
+    def _tell_owner(self, peer: Peer, frame_type: int, body: bytes, destination: int) -> None:
+        """Pass a frame about one object on to its owner, or to who took the object over; never back."""
         ref = pb.Borrow.FromString(body).ref
-        self.send(self.adopted.get(ObjectId(ref.owner, ref.seq), destination), frame_type, body)
+        owner = self.adopted.get(ObjectId(ref.owner, ref.seq), destination)
+        if owner != peer.incarnation:
+            self.send(owner, frame_type, body)
 
     def _on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)

@@ -186,6 +186,7 @@ class References:
         """Another process refers to an object of ours; False: it is gone already."""
         entry = self.find(oid)
         if entry is None:
+            self._forward_stray(oid, borrower, is_release=False)
             return False
         if entry.handed_to is not None:
             self.commands.append(Forward(oid, borrower, entry.handed_to, False))
@@ -199,12 +200,18 @@ class References:
         """Another process no longer does."""
         entry = self.find(oid)
         if entry is None:
+            self._forward_stray(oid, borrower, is_release=True)
             return
         if entry.handed_to is not None:
             self.commands.append(Forward(oid, borrower, entry.handed_to, True))
         elif entry.borrowers is not None:
             entry.borrowers.discard(borrower)
             self.settle(oid, entry)
+
+    def _forward_stray(self, oid: ObjectId, borrower: int, *, is_release: bool) -> None:
+        """It was on its way to us when the object passed on; the node knows who has it now, or its maker drops it."""
+        if oid.owner != self.incarnation:
+            self.commands.append(Forward(oid, borrower, oid.owner, is_release))
 
     def on_borrower_died(self, borrower: int) -> None:
         """Forget everything a dead process borrowed or asked for."""
