@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 SIGKILL = 9
 
+#: Seconds after which a worker that had not begun a cancelled task is looked at again.
+LOOK_AGAIN_SECONDS = 0.02
+
 #: Deaths remembered for the messages that name them.
 DEATHS_KEPT = 100
 
@@ -306,12 +309,18 @@ class Workforce:
     def _signal_cancel(self, command: commands.SignalCancel) -> None:
         hand = self.hands[command.worker]
         running = hand.slot.running()
-        if running is None or running[0] != command.owner or not hand.pid:
-            return
-        for span in command.spans:
-            if running[1] == span.stream and span.first <= running[2] < span.end:
-                hand.slot.request_cancel(*running)
-                os.kill(hand.pid, CANCEL_SIGNAL)
+        if running is not None and running[0] == command.owner and hand.pid:
+            for span in command.spans:
+                if running[1] == span.stream and span.first <= running[2] < span.end:
+                    hand.slot.request_cancel(*running)
+                    os.kill(hand.pid, CANCEL_SIGNAL)
+                    return
+        self.node.loop.call_later(LOOK_AGAIN_SECONDS, self._signal_due, hand)
+
+    def _signal_due(self, hand: Hand) -> None:
+        if self.hands.get(hand.number) is hand:
+            self.node.dispatch.on_signal_due(hand.number)
+            self.node.settle()
 
     def _kill_later(self, command: commands.KillLater) -> None:
         hand = self.hands[command.worker]

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 #: Folders of tests in the order in which they run: what fails first is what is closest to the cause.
-ORDER = ("unit", "conformance", "integration", "faults", "backends")
+ORDER = ("unit", "conformance", "integration", "faults", "backends", "simulation")
 
 #: Seconds which processes, threads and descriptors of a test have to go once the test is over.
 GRACE = 2.0

@@ -326,6 +326,12 @@ class Dispatch:
             self._leases.settle(binding)
         self._dealer.deal(now)
 
+    def on_signal_due(self, worker: int) -> None:
+        """A `SignalCancel` found none of its tasks running: signal those that are outstanding still."""
+        late = self._tables.find_worker(worker, "signal_due")
+        if late is not None:
+            self._losses.follow_up(late)
+
     def on_kill_due(self, worker: int, running: TaskKey | None, now: float) -> None:
         """The driver's answer to ``KillLater``: what the board names when the time has come."""
         late = self._tables.find_worker(worker, "kill_due")
