@@ -327,6 +327,7 @@ class Worker:
     def _hand_over_late(self, oid: ObjectId, entry: Any) -> None:
         """An object that was pending when it was handed over has its value; under the client's lock."""
         adoption = self._adoption(oid, entry)
+        adoption.borrower = 0  # it has been told of us already, and perhaps that we refer to it no more
         adopt = pb.Adopt(adopted=[adoption], announced=self.unannounced(adoption.value))
         self.link.send(Frame.ADOPT, adopt.SerializeToString(), entry.handed_to)
 
