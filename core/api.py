@@ -27,7 +27,7 @@ def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus:
         ignore_reinit_error: return what runs already instead of raising.
         settings: further fields of `outboard.options.Settings`.
     Returns:
-        ``{"nodes": …, "resources": …}`` of the cluster.
+        ``{"nodes": …, "resources": …}``: what `nodes` and `cluster_resources` say.
     Raises:
         RuntimeError: this process has an engine already.
         ValueError: unknown or malformed setting.
@@ -43,7 +43,7 @@ def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus:
                                store_memory=store_memory, **settings)  # fmt: skip
         engines.install(engines.start(loaded))
         engine = engines.current()
-    return {"resources": engine.cluster_resources()}
+    return {"nodes": engine.nodes(), "resources": engine.cluster_resources()}
 
 
 def shutdown() -> None:
@@ -69,7 +69,10 @@ def get(refs: ObjectRef, timeout: float | None = None) -> Any: ...
 @overload
 def get(refs: list[ObjectRef], timeout: float | None = None) -> list[Any]: ...
 def get(refs: ObjectRef | list[ObjectRef], timeout: float | None = None) -> Any:
-    """Return the value of a reference, or the values of a list of them. See `Engine.get`."""
+    """Return the value of a reference, or the values of a list of them. See `Engine.get`.
+
+    Large arrays show the store's bytes and are read-only; small ones are copies and writable.
+    """
     return engines.current().get(refs, timeout)
 
 
@@ -81,7 +84,11 @@ def wait(
 
 
 def cancel(ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
-    """Cancel the task that makes an object, unless it has finished. See `Engine.cancel`."""
+    """Cancel the task that makes an object, unless it has finished, and the tasks that it submitted.
+
+    Raises:
+        ValueError: ``recursive=False``, or the task was submitted by another process. See `Engine.cancel`.
+    """
     engines.current().cancel(ref, force=force, recursive=recursive)
 
 

@@ -5,11 +5,13 @@ Started by `embedded.start` as ``python -c`` with descriptors of the client's li
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .process.board import Board
@@ -29,14 +31,32 @@ class Boot(NamedTuple):
     template_control: socket.socket
 
 
+def open_folder(parents: Iterable[str | None]) -> tuple[str, socket.socket]:
+    """Make the cluster's folder in the first of ``parents`` that can hold it, and listen on a socket there.
+
+    One that is missing, not writable or too long for a socket's path is passed over; OSError when all are.
+    """
+    name = f"outboard-{os.urandom(8).hex()}"
+    problems = []
+    for parent in parents:
+        if not parent:
+            continue
+        folder = os.path.join(parent, name)
+        try:
+            return folder, listen(os.path.join(folder, "node.sock"))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+            problems.append(str(error))
+    raise OSError(f"no folder for the cluster's socket: {'; '.join(problems)}")
+
+
 def main(link_fd: int, pidfd: int, settings_json: str) -> None:
     """Fork the template, then be the node until the client that started this process ends."""
     settings = json.loads(settings_json)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to answer
     client = socket.socket(fileno=link_fd)
-    parent = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
-    folder = os.path.join(parent, f"outboard-{os.urandom(8).hex()}")
-    listener = listen(os.path.join(folder, "node.sock"))
+    folder, listener = open_folder((os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"))
     board = Board.create()
     unwanted = [link_fd, listener.fileno()] + ([pidfd] if pidfd >= 0 else [])
     template_pid, control = fork_template(

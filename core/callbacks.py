@@ -29,21 +29,24 @@ class CallbackThread:
         while (function := self._queue.get()) is not None:
             try:
                 function()
-            except Exception:
+            except SystemExit:
+                sys.excepthook(*sys.exc_info())  # that of threads would say nothing, and the callbacks go on
+            except BaseException:
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
-    def drain(self) -> None:
-        """Wait until everything queued so far has run (not from the thread itself)."""
-        if self._thread is not None and threading.current_thread() is not self._thread:
-            done = threading.Event()
-            self.call(done.set)
-            done.wait()
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until everything queued so far has run (not from the thread itself); False after so many seconds."""
+        if self._thread is None or threading.current_thread() is self._thread:
+            return True
+        done = threading.Event()
+        self.call(done.set)
+        return done.wait(timeout)
 
-    def stop(self) -> None:
-        """End the thread after what is queued."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End the thread after what is queued; one that hangs in a callback is left after so many seconds."""
         thread = self._thread
         if thread is not None:
             self._queue.put(None)
             if threading.current_thread() is not thread:
-                thread.join()
+                thread.join(timeout)
             self._thread = None

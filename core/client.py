@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from . import errors
 from .background import Background
@@ -32,11 +32,34 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.outcomes import BindingMark, NodeLostMark, ShutdownMark
 from .turns import Turns
-from .values import Encoded, Values
+from .values import Batch, Encoded, Values
 
 #: Tasks that may gather before the submitting thread sends them itself. Larger makes bigger messages, smaller lets the
 #: first of a burst start sooner. 64: at that size a message costs less than a microsecond a task.
 SUBMIT_BATCH = 64
+
+#: Answers that a process may wait for. Each has a lock of its own: a wait for room holds up no other question.
+QUESTIONS = (Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKET)
+
+#: Seconds after which a thread that waits for its turn to ask looks for interrupts; longer delays Ctrl-C there.
+TURN_SECONDS = 0.05
+
+
+#: Kinds looked at after each event to see whether their tasks have ended; more would delay an event, fewer their end.
+RETIRED_AT_A_TIME = 16
+
+
+class MadeKind:
+    """A kind of this process and what its pickled function keeps alive. `function`: kept, so that its id stays its."""
+
+    __slots__ = ("encoded", "function", "is_heavy", "key", "kind")
+
+    def __init__(self, kind: machine.Kind, key: tuple[Any, ...], encoded: Encoded, function: Any) -> None:
+        self.kind = kind
+        self.key = key
+        self.encoded = encoded
+        self.function = function
+        self.is_heavy = function is None and bool(encoded.objects)
 
 
 class ClientValues(Values):
@@ -83,7 +106,7 @@ class Client:
         self.retries: dict[int, Any] = {}  # kind id → exceptions that may be retried
         self.labels: dict[int, str] = {}
         self.leaving: dict[int, None] = {}  # bindings to be let go when all their tasks have been sent
-        self.unbound: set[int] = set()
+        self.retired: deque[MadeKind] = deque()  # kinds to be dropped when their last tasks have ended
         self.failed_bindings: dict[int, BindingMark] = {}
         self.array_items: dict[int, Any] = {}  # stream → items, by reference
         self.failures = 0  # grows whenever something failed, so that waiters look at all they wait for
@@ -91,12 +114,14 @@ class Client:
         self.on_closed: Callable[[], None] = lambda: None
         self.in_task: Callable[[], bool] = lambda: False
         self.on_interrupted: Callable[[], None] = lambda: None
+        self.on_unbound: Callable[[int], None] = lambda binding: None
+        self.on_kinds_dropped: Callable[[pb.DropKinds], None] = lambda dropped: None
         self.on_settled: Callable[[ObjectId, Any], None] = lambda oid, value: None
         self.hand_over: Callable[[ObjectId, Any], None] = lambda oid, entry: None
         self.on_items: Callable[[int], None] = lambda stream: None
         self.on_lines: Callable[[Any], None] = lambda log: None
         self.encoding: Counter[int] = Counter()  # kind → batches of items that are being pickled
-        self._question = threading.RLock()
+        self._questions = {reply: threading.RLock() for reply in QUESTIONS}  # one at a time of each kind
         self._busy = False  # the machine is in the middle of an event
         self._unsent = 0
         self._heirs: int | None = None  # writing end of a pipe, while we fork
@@ -153,8 +178,22 @@ class Client:
             if d.seq not in self.owner.refs.owned:
                 self.owner.put(d.seq, b"\x0a", d.version)
 
+    def hold_encoded(self, encoded: Encoded) -> None:
+        """Keep what something encoded, that is sent more than once, refers to. Under the lock; see `let_go_encoded`."""
+        self.register(encoded.objects)
+        self.outbox.announce(self.values.take_unannounced(encoded.objects))
+        for oid in encoded.refs:
+            self.owner.refs.hold(oid)
+
+    def let_go_encoded(self, encoded: Encoded) -> None:
+        """End what `hold_encoded` began. Under the lock."""
+        for d in encoded.objects:
+            self.owner.refs.drop((d.owner, d.seq))
+        for oid in encoded.refs:
+            self.owner.refs.drop(oid)
+
     def submit(self, kind: machine.Kind, encoded: Encoded, inputs: tuple[ObjectId, ...]) -> int:
-        """Hand one encoded call to the machine; returns the seq of its first result.
+        """Hand one encoded call to the machine; returns the seq of its first result, 0 when the kind was dropped.
 
         The first task on an idle link is sent at once, others when enough have gathered or somebody waits.
         """
@@ -162,6 +201,9 @@ class Client:
             owner = self.owner
             self.begin_event()
             self.check_open()
+            if kind.dropped:
+                self._busy = False
+                return 0
             if not self.background.running:
                 self.background.start()  # a worker: somebody must send this, and answer who is given references
             if inputs or encoded.objects or encoded.refs:
@@ -214,7 +256,10 @@ class Client:
     def pump(self) -> list[machine.SendItems]:
         """Drive the machine until it has nothing more to say; what needs pickling is returned. Under the lock."""
         self.begin_event()
-        deferred = self._drive()
+        try:
+            deferred = self._drive()
+        except Exception as error:
+            self._fail(error)
         self._busy = False
         return deferred
 
@@ -227,6 +272,7 @@ class Client:
             or self._unsent
             or self.requests
             or self.leaving
+            or self.retired
             or self.values.reader.ended
         )
 
@@ -241,10 +287,21 @@ class Client:
             self.end(NodeLostMark("an exception of a signal handler interrupted Outboard in the middle of an event"))
         self._busy = True
 
+    def _fail(self, error: Exception) -> NoReturn:
+        """An event came to grief half-way: the connection is of no use any more, and its end names the cause."""
+        if self.closed_mark is not None and isinstance(error, errors.OutboardError):
+            raise error
+        text = f"a fault of Outboard itself ended the connection: {type(error).__name__}: {error}"
+        if self.closed_mark is None:
+            self.end(NodeLostMark(text))
+        raise errors.InternalError(text) from error
+
     def _drive(self) -> list[machine.SendItems]:
         self.drop_ended()
         while self.requests:
             self.requests.popleft()()
+        if self.retired and self.closed_mark is None:
+            self._drop_retired()
         owner = self.owner
         self._unsent = 0
         deferred: list[machine.SendItems] = []
@@ -258,6 +315,24 @@ class Client:
             self._let_go()
         return deferred
 
+    def _drop_retired(self) -> None:
+        """Forget kinds of which no task is left, and tell the node of those it knows."""
+        announced = []
+        for _ in range(min(len(self.retired), RETIRED_AT_A_TIME)):
+            made = self.retired.popleft()
+            kind = made.kind
+            if self.encoding[kind.id] or not self.owner.drop_kind(kind):
+                self.retired.append(made)
+                continue
+            del self.encoding[kind.id]
+            self.kind_binding.pop(kind.id, None)
+            self.retries.pop(kind.id, None)
+            if self.kinds.pop(kind.id, None) is None:
+                announced.append(kind.id)
+            self.let_go_encoded(made.encoded)
+        if announced:
+            self.send(Frame.DROP_KINDS, pb.DropKinds(ids=announced).SerializeToString())
+
     def _let_go(self) -> None:
         """Unbind those whose tasks have all been sent: the node lets their workers finish what it has."""
         for binding in list(self.leaving):
@@ -270,8 +345,8 @@ class Client:
         """Pickle and send items of task arrays, and what follows from it. Not under the lock."""
         with shield:
             while deferred:
-                self.values.epoch += 1
-                senders = [ItemSender(self, command) for command in deferred]
+                batch: Batch = {}
+                senders = [ItemSender(self, command, batch) for command in deferred]
                 try:
                     for sender in senders:
                         sender.run()
@@ -289,8 +364,11 @@ class Client:
         """Give every complete frame to the machine; False when the link has ended."""
         with self.lock:
             self.begin_event()
-            for frame_type, body, _, fds in self.link.frames() if self.closed_mark is None else ():
-                self.inbox.handlers[frame_type](body, fds)
+            try:
+                for frame_type, body, _, fds in self.link.frames() if self.closed_mark is None else ():
+                    self.inbox.handlers[frame_type](body, fds)
+            except Exception as error:
+                self._fail(error)
             self._busy = False
             items = self.pump() if self.closed_mark is None and self.has_due() else []
             if self.link.closed and self.closed_mark is None:
@@ -300,11 +378,19 @@ class Client:
             self.send_items(items)
         if self.inbox.lines:
             self._print_lines()
+        if self.inbox.dropped_kinds:
+            self._forget_dropped()
         return self.closed_mark is None
 
     def _print_lines(self) -> None:
         while self.inbox.lines:
             self.on_lines(self.inbox.lines.popleft())
+
+    def _forget_dropped(self) -> None:
+        """Let go of functions of others; not under the lock, since their ends may be user code."""
+        while self.inbox.dropped_kinds:
+            self.on_kinds_dropped(self.inbox.dropped_kinds.popleft())
+        self.flush()
 
     def refuse(self, kind: machine.Kind, mark: Any) -> None:
         """No task of this kind will run any more. Under the lock."""
@@ -324,20 +410,33 @@ class Client:
     # -- questions to the node ----------------------------------------------------------------------------------------
 
     def ask_node(self, request: int, body: bytes, reply: int, timeout: float | None = None) -> Any:
-        """Send a request and wait for its reply; one question at a time.
+        """Send a request and wait for its reply; one question of a kind at a time.
 
         Raises:
             NodeLostError: the node ended. GetTimeoutError: no answer in time.
         """
-        with self._question:
-            with shield, self.lock:
-                self.check_open()
-                self.inbox.expect(reply)
-                self.send(request, body)
-            deadline = None if timeout is None else time.monotonic() + timeout
-            if not self.turns.wait(lambda: reply in self.inbox.replies, deadline):
-                raise errors.GetTimeoutError(f"the node did not answer within {timeout} s")
-            return self.inbox.replies.pop(reply)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with shield:
+            turn = self._take_turn(reply, deadline)
+            try:
+                with self.lock:
+                    self.check_open()
+                    self.inbox.expect(reply)
+                    self.send(request, body)
+                if not self.turns.wait(lambda: reply in self.inbox.replies, deadline):
+                    raise errors.GetTimeoutError(f"the node did not answer within {timeout} s")
+                return self.inbox.replies.pop(reply)
+            finally:
+                turn.release()
+
+    def _take_turn(self, reply: int, deadline: float | None) -> Any:
+        turn = self._questions[reply]
+        self.check_open()
+        while not turn.acquire(timeout=TURN_SECONDS):
+            shield.open(self.check_open)  # raises what came meanwhile, which it must not once we have the lock
+            if deadline is not None and time.monotonic() >= deadline:
+                raise errors.GetTimeoutError("another thread waits for the node's answer to the same question")
+        return turn
 
     def lease(self, nbytes: int) -> None:
         """Get room for an object of so many bytes: in a new segment, or in an older one where some came back."""
@@ -355,6 +454,7 @@ class Client:
                 capacity_nbytes=reply.capacity_nbytes,
                 holders=tuple((h.what, h.nbytes) for h in reply.holders),
             )
+
     def fetch_segment(self, segment: int) -> None:
         """Map a segment to read from."""
         self.ask_node(Frame.MAP, pb.Map(segment=segment).SerializeToString(), Frame.MAP)

@@ -9,6 +9,7 @@ Finalisers may run in any thread under any lock. So these, and only these, are s
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -144,8 +145,12 @@ class Engine(Protocol):
     ) -> None:
         """Settle the task as cancelled unless it has finished; a running one is interrupted.
 
-        `force` kills its process at once, `kill_after` when it has not come back after so many seconds. `recursive`
-        cancels the tasks that it submitted too.
+        `force` kills its process at once, `kill_after` when it has not come back after so many seconds. The tasks that
+        it submitted are cancelled with it.
+
+        Raises:
+            ValueError: `recursive` is false, which no engine can do; or another process submitted the task, and only
+                that one can cancel it.
         """
 
     def submit(
@@ -251,9 +256,26 @@ class Chunk:
         return [function(item) for item in items]
 
 
+#: Seconds that a fork waits for another thread that is starting an engine. A child forked in the middle of a start would
+#: inherit half-imported modules and a half-open connection; one that waits as long as a start may take is as safe.
+FORK_PATIENCE = 30.0
+
 _lock = threading.RLock()
 _engine: Engine | None = None
 _lost: deque[Engine] = deque()
+_fork_holds: list[bool] = []  # whether the fork that is going on has the lock
+
+
+class ForkHooks(NamedTuple):
+    """What somebody else does around a fork, within the lock that starts engines."""
+
+    before: Callable[[], None]
+    in_parent: Callable[[], None]
+    in_child: Callable[[], None]
+
+
+#: Called in this order, whoever added theirs meanwhile; a hook of the system's own could come after a start it missed.
+fork_hooks: list[ForkHooks] = []
 
 
 def current() -> Engine:
@@ -319,3 +341,28 @@ def start(settings: Settings) -> Engine:
 
     engine: Engine = embedded.start(settings)
     return engine
+
+
+def _before_fork() -> None:
+    _fork_holds.append(_lock.acquire(timeout=FORK_PATIENCE))
+    for hooks in fork_hooks:
+        hooks.before()
+
+
+def _after_fork_in_parent() -> None:
+    for hooks in fork_hooks:
+        hooks.in_parent()
+    if _fork_holds and _fork_holds.pop():
+        _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _engine
+    _lock = threading.RLock()  # the inherited one may belong to a thread that is not here
+    _fork_holds.clear()
+    _engine = None
+    for hooks in fork_hooks:
+        hooks.in_child()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

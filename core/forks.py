@@ -42,7 +42,7 @@ def inherited_address() -> str | None:
 @functools.cache
 def _register_hooks() -> None:
     atexit.register(_shut_down_all)
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    engines.fork_hooks.append(engines.ForkHooks(_before_fork, _after_fork_in_parent, _after_fork_in_child))
     os.register_at_fork(after_in_parent=_restart_soon())
 
 
@@ -71,6 +71,10 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _forking:
         _forking.pop().client.after_fork_in_parent()
+    if threading.get_ident() != threading.main_thread().ident:
+        # Two threads are there in any case, so Python's warning is no reason to wait for the main one, which may rest
+        # in a call that only our threads can end.
+        _restart()
 
 
 def _after_fork_in_child() -> None:
@@ -83,7 +87,6 @@ def _after_fork_in_child() -> None:
     _to_restart.clear()
     _engines.clear()
     shield.__init__()  # type: ignore[misc]
-    engines.clear()
 
 
 def _restart() -> None:
@@ -98,7 +101,7 @@ def _restart_soon() -> Callable[[], Any]:
 
     A thread started in the hook itself would make Python 3.12 and later warn of a fork with threads, and none at all
     would leave a child waiting for a parent that waits for the child. So the hook only asks the interpreter to call
-    `_restart` at its next step in the main thread.
+    `_restart` at its next step in the main thread. (Forks of other threads have restarted them by then.)
     """
     import ctypes
 

@@ -20,6 +20,8 @@ from .version import PROTOCOL, __version__
 #: Modules that workers may import ahead when the client has imported them.
 PRELOADABLE = ("numpy",)
 
+_ENDED = "the node ended before it answered; see its message on stderr"
+
 
 def greet(sock: socket.socket, timeout: float, on_shutdown: Callable[[], None]) -> NativeEngine:
     """Say hello over a new connection and return an engine on it.
@@ -30,7 +32,10 @@ def greet(sock: socket.socket, timeout: float, on_shutdown: Callable[[], None]) 
     """
     link = BlockingLink(sock)
     incarnation = new_incarnation()
-    link.send(Frame.HELLO, _hello(incarnation).SerializeToString())
+    try:
+        link.send(Frame.HELLO, _hello(incarnation).SerializeToString())
+    except (BrokenPipeError, ConnectionResetError):
+        raise errors.NodeLostError(_ENDED) from None
     client = Client(link, incarnation, _await_welcome(link, timeout))
     client.on_lines = Printer().print
     engine = NativeEngine(client, on_shutdown)
@@ -50,7 +55,7 @@ def _await_welcome(link: BlockingLink, timeout: float) -> pb.Welcome:
             if frame_type == Frame.WELCOME:
                 return pb.Welcome.FromString(body)
         if link.closed:
-            raise errors.NodeLostError("the node ended before it answered; see its message on stderr")
+            raise errors.NodeLostError(_ENDED)
 
 
 def _hello(incarnation: int) -> pb.Hello:

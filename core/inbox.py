@@ -29,6 +29,7 @@ class Inbox:
         self.replies: dict[int, Any] = {}
         self._due: Counter[int] = Counter()  # answers that have not come, by their type
         self.lines: deque[Any] = deque()
+        self.dropped_kinds: deque[pb.DropKinds] = deque()
         self.handlers: dict[int, Callable[[bytes, tuple[int, ...]], None]] = {
             Frame.FINISHED: self._on_finished, Frame.LOST: self._on_lost, Frame.RETURNED: self._on_returned,
             Frame.GRANT: self._on_grant, Frame.KIND_REFUSED: self._on_kind_refused,
@@ -37,7 +38,8 @@ class Inbox:
             Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
             Frame.RELEASE: self._on_release, Frame.BORROWER_DIED: self._on_borrower_died, Frame.ADOPT: self._on_adopt,
             Frame.OWNER_LOST: self._on_owner_lost, Frame.LOG: self._on_log, Frame.STATUS_REPLY: self._on_status,
-            Frame.KIND: self._on_kind, Frame.RESUME: self._on_resume,
+            Frame.GIVE_BACK: self._on_give_back, Frame.DROP_KINDS: self._on_drop_kinds,
+            Frame.KIND: self._on_kind, Frame.PACKET: self._on_packet, Frame.RESUME: self._on_resume,
         }  # fmt: skip
 
     def _on_finished(self, body: bytes, fds: tuple[int, ...]) -> None:
@@ -107,7 +109,9 @@ class Inbox:
 
     def _on_kind_refused(self, body: bytes, fds: tuple[int, ...]) -> None:
         refused = pb.KindRefused.FromString(body)
-        kind = self._client.owner.kinds[refused.id]
+        kind = self._client.owner.kinds.get(refused.id)
+        if kind is None:
+            return  # dropped before the node had looked at it
         self._client.refuse(kind, RefusedMark(kind.name, refused.reason, dict(refused.asked), dict(refused.available)))
 
     def _on_binding_failed(self, body: bytes, fds: tuple[int, ...]) -> None:
@@ -116,7 +120,7 @@ class Inbox:
         self._client.fail_binding(failed.id, BindingMark(self._client.labels.get(failed.id, ""), failed.outcome, death))
 
     def _on_unbound(self, body: bytes, fds: tuple[int, ...]) -> None:
-        self._client.unbound.add(pb.Unbind.FromString(body).id)
+        self._client.on_unbound(pb.Unbind.FromString(body).id)
 
     def expect(self, reply: int) -> None:
         """A question is being asked; answers to earlier ones of its kind, whose asker was interrupted, come first."""
@@ -133,6 +137,7 @@ class Inbox:
         segment, values = pb.Segment.FromString(body), self._client.values
         if segment.writable:
             values.add_lease(segment.segment, fds[0] if fds else -1, segment.nbytes)
+            self._client.background.start()  # somebody must hear when the node wants it back
         elif fds:
             values.reader.add(segment.segment, fds[0], segment.nbytes)
         self._answered(Frame.LEASE if segment.writable or not segment.segment else Frame.MAP, None)
@@ -143,6 +148,13 @@ class Inbox:
     def _on_reclaim(self, body: bytes, fds: tuple[int, ...]) -> None:
         for extent in pb.Reclaim.FromString(body).extents:
             self._client.values.reclaim(extent.segment, extent.offset)
+
+    def _on_give_back(self, body: bytes, fds: tuple[int, ...]) -> None:
+        given = self._client.values.give_back(pb.GiveBack.FromString(body).segments)
+        self._client.send(Frame.GIVE_BACK, pb.GiveBack(segments=given).SerializeToString())
+
+    def _on_drop_kinds(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self.dropped_kinds.append(pb.DropKinds.FromString(body))
 
     def _on_ask(self, body: bytes, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)
@@ -189,6 +201,9 @@ class Inbox:
 
     def _on_kind(self, body: bytes, fds: tuple[int, ...]) -> None:
         self._answered(Frame.KIND, pb.Kind.FromString(body))
+
+    def _on_packet(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self._answered(Frame.PACKET, pb.Submit.FromString(body))
 
     def _on_resume(self, body: bytes, fds: tuple[int, ...]) -> None:
         self.replies[Frame.RESUME] = True

@@ -74,6 +74,8 @@ class InlineEngine:
         self, ref: ObjectRef, *, force: bool = False, recursive: bool = True, kill_after: float | None = None
     ) -> None:
         """Do nothing: each task has finished when its reference exists."""
+        if not recursive:
+            raise ValueError("cancel(recursive=False) is not supported: what a task submitted is cancelled with it")
 
     def submit(
         self,

@@ -12,7 +12,7 @@ from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.outcomes import EncodeFailedMark
-from .values import Encoded
+from .values import Batch, Encoded
 
 if TYPE_CHECKING:
     from .client import Client
@@ -24,9 +24,10 @@ class ItemSender:
     #: Bytes of calls gathered before a frame goes out, so that workers start while the rest is being pickled.
     FRAME_NBYTES = 64 << 10
 
-    def __init__(self, client: Client, command: machine.SendItems) -> None:
+    def __init__(self, client: Client, command: machine.SendItems, batch: Batch) -> None:
         self.client = client
         self.array = command.array
+        self.batch = batch
         self.start, self.end = command.first, command.first + command.count  # what is neither sent nor handed back
         self.attempt = command.attempt
         self.calls: list[bytes] = []  # of the items from `start` on
@@ -60,8 +61,9 @@ class ItemSender:
     def _encode(self, items: Any) -> None:
         """Pickle one frame's worth; it may be left at any point, `calls` says how far it came."""
         encode, calls, nbytes = self.client.values.encode_call, self.calls, 0
+        batch = self.batch
         for index in range(self.start, self.end):
-            encoded = encode(items[index])
+            encoded = encode(items[index], batch=batch)
             if encoded.objects or encoded.refs:
                 self.encoded[index] = encoded
                 calls.append(encoded.body)

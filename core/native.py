@@ -8,7 +8,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
 from typing import Any
 
 from . import engine as engines
@@ -19,6 +18,7 @@ from .engine import Binding, Completion
 from .failures import as_exception
 from .ids import RESOURCE_UNIT, ObjectId
 from .interrupts import shield
+from .kindkeeper import KindKeeper
 from .nativearray import NativeArray
 from .options import TaskOptions
 from .refs import ObjectRef
@@ -29,10 +29,8 @@ from .scheduler.arrays import Array
 from .scheduler.outcomes import ShutdownMark
 from .values import Encoded, Input
 
-#: Functions whose pickles are kept. A program that makes functions in a loop pays for pickling again beyond it.
-KINDS_KEPT = 512
-
-#: Seconds that a node may take for its last answer before it is left.
+#: Seconds that a node may take for its last answer before it is left, and callbacks to end, before the connection is
+#: closed (what they wait for then fails) and after it.
 FAREWELL_SECONDS = 1.0
 
 #: Retries of a Pool's call after the loss of its machine; plain tasks follow `max_retries` (protocol 4).
@@ -47,8 +45,8 @@ class NativeEngine:
         self.dropped = client.dropped
         self.pid = os.getpid()
         self._on_shutdown = on_shutdown
-        self._kinds: dict[Any, tuple[machine.Kind, Any]] = {}
-        self._bindings: dict[int, Binding] = {}
+        self._kinds = KindKeeper(client, _machine_retries)
+        self._bindings: dict[int, NativeBinding] = {}  # whose workers are not all gone
         self._binding_count = 0
         self._callbacks = CallbackThread()
         self._watched: dict[ObjectId, list[Callable[[Completion], None]]] = {}
@@ -57,6 +55,7 @@ class NativeEngine:
         client.on_settled = self._settled
         client.on_closed = lambda: engines.forget(self)
         client.on_items = self._items_arrived
+        client.on_unbound = self._unbound
 
     def __repr__(self) -> str:
         owner = self.client.owner
@@ -236,13 +235,14 @@ class NativeEngine:
                     args, kwargs, inputs = _take_inputs(args, kwargs)
                     break
         try:
-            kind = self._kind(function, options, binding, array=False, writable=binding is not None)
+            kind = self._find_kind(function, options, binding, writable=binding is not None)
             encoded = client.values.encode_call((tuple(args), dict(kwargs)), len(inputs))
         except errors.OutboardError:
             raise
         except Exception as error:
             return self._unpicklable(function, args, options, error)
-        index = client.submit(kind, encoded, inputs)
+        while not (index := client.submit(kind, encoded, inputs)):  # another thread's kinds have driven it out
+            kind = self._find_kind(function, options, binding, writable=binding is not None)
         if options.num_returns == 1:
             return ObjectRef(client.incarnation, index, self)
         refs = [ObjectRef(client.incarnation, index + i, self) for i in range(options.num_returns)]
@@ -268,74 +268,47 @@ class NativeEngine:
                 refs.append(ObjectRef(client.incarnation, seq, self))
         return refs[0] if options.num_returns == 1 else refs if options.num_returns else None
 
-    def _kind(self, function: Any, options: TaskOptions, binding: Binding | None, *, array: bool,
-              writable: bool) -> machine.Kind:  # fmt: skip
-        """Find or make the kind of these calls; a function is pickled once while it cannot have changed."""
-        binding_id = binding.id if binding is not None else 0
-        stable = type(function) is FunctionType and function.__closure__ is None
-        key: Any = (id(function), id(options), binding_id, writable)
-        if stable:
-            cached = self._kinds.get(key)
-            if cached is not None:
-                return cached[0]
-        encoded = self.client.values.encode_call(function)
-        if not stable:
-            key = (encoded.body, id(options), binding_id, writable)
-            cached = self._kinds.get(key)
-            if cached is not None and not encoded.objects:
-                return cached[0]
-        kind = self._make_kind(function, encoded, options, binding, writable)
-        if len(self._kinds) >= KINDS_KEPT:
-            self._kinds.pop(next(iter(self._kinds)))
-        self._kinds[key] = (kind, (function if stable else None, options, encoded))
-        return kind
-
-    def _make_kind(self, function: Any, encoded: Encoded, options: TaskOptions, binding: Binding | None,
-                   writable: bool) -> machine.Kind:  # fmt: skip
-        client, binding_id = self.client, binding.id if binding is not None else 0
-        name = options.name or getattr(function, "__name__", None) or type(function).__name__
-        stride = max(1, options.num_returns)
-        with shield, client.lock:
-            client.check_open()
-            kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=stride,
-                                         machine_retries=_machine_retries(options, binding))  # fmt: skip
-            client.register(encoded.objects)
-            client.outbox.announce(client.values.take_unannounced(encoded.objects))
-            for oid in encoded.refs:
-                client.owner.refs.hold(oid)
-            client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding_id, function=encoded.body, name=name,
-                                            resources=options.demand(), num_returns=options.num_returns,
-                                            writable=writable, sys_path=sys.path)  # fmt: skip
-            client.kind_binding[kind.id] = binding_id
-            if options.retry_exceptions:
-                client.retries[kind.id] = options.retry_exceptions
-            mark = client.failed_bindings.get(binding_id)
-            if mark is not None:
-                client.owner.on_refused(kind.id, mark)
-        return kind
-
     def cancel(self, ref: ObjectRef, *, force: bool = False, recursive: bool = True,
                kill_after: float | None = None) -> None:  # fmt: skip
-        """See `Engine.cancel`. What a task submitted is always cancelled with it."""
+        """See `Engine.cancel`."""
         if not isinstance(ref, ObjectRef):
             raise TypeError(f"cancel() takes a reference, not {type(ref).__name__}")
-        if ref.owner == self.client.incarnation:
-            with shield, self.client.lock:
-                self.client.owner.cancel(ref.seq, force=force, kill_after=0.0 if force else kill_after)
-                self.client.failures += 1
-            self.client.flush()
+        if not recursive:
+            raise ValueError("cancel(recursive=False) is not supported: what a task submitted is cancelled with it")
+        client = self.client
+        with shield, client.lock:
+            if ref.owner == client.incarnation:
+                client.owner.cancel(ref.seq, force=force, kill_after=0.0 if force else kill_after)
+                client.failures += 1
+            else:
+                entry = client.owner.refs.find(ObjectId(ref.owner, ref.seq))
+                if entry is None or entry.value is None:
+                    raise ValueError(f"{ref!r} was made by another process: only that one can cancel its task")
+        client.flush()
+
+    def _find_kind(self, function: Any, options: TaskOptions, binding: Binding | None, *,
+                   writable: bool) -> machine.Kind:  # fmt: skip
+        kind = self._kinds.find(function, options, binding, writable=writable)
+        if isinstance(binding, NativeBinding) and binding.id not in self._bindings and kind.refused is None:
+            from .scheduler.outcomes import BindingMark
+
+            with shield, self.client.lock:  # its workers are gone, and the node has forgotten it
+                self.client.refuse(kind, binding.mark or BindingMark(binding.label, b"", None))
+        return kind
 
     def open_array(self, function: Callable[[Any], Any], options: TaskOptions, binding: Binding | None = None, *,
                    writable: bool = True) -> NativeArray:  # fmt: skip
         """See `Engine.open_array`."""
         try:
-            kind = self._kind(function, options, binding, array=True, writable=writable)
+            kind = self._find_kind(function, options, binding, writable=writable)
         except errors.OutboardError:
             raise
         except Exception as error:
             kind = self._broken_kind(function, options, error)
         with shield, self.client.lock:
             self.client.check_open()
+            while kind.dropped:  # another thread's kinds have driven it out
+                kind = self._find_kind(function, options, binding, writable=writable)
             record = self.client.owner.open_array(kind)
             self.client.array_items[record.stream] = []
         array = NativeArray(self, record)
@@ -349,9 +322,7 @@ class NativeEngine:
         wrapped = errors.SerializationError(f"{name} cannot be pickled: {error}", what="function", reason=error)
         wrapped.__cause__ = error
         with shield, self.client.lock:
-            kind = self.client.owner.add_kind(name, process_retries=0, machine_retries=0, stride=1)
-            self.client.owner.on_refused(kind.id, EncodeFailedMark(wrapped))
-        return kind
+            return self._kinds.add_broken(name, EncodeFailedMark(wrapped))
 
     def _items_arrived(self, stream: int) -> None:
         """Items of an array settled; under the client's lock."""
@@ -377,6 +348,7 @@ class NativeEngine:
             else:
                 owner.dispose_array(record)
                 self.client.array_items.pop(record.stream, None)
+                self._kinds.on_array_ended(record.kind)
 
     # -- bindings -----------------------------------------------------------------------------------------------------
 
@@ -389,12 +361,10 @@ class NativeEngine:
             client.check_open()
             self._binding_count += 1
             binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
-            binding.client, binding.ordered = client, ordered
+            binding.client, binding.ordered, binding.initializer = client, ordered, encoded
+            binding.mark, binding.is_forced = None, False
             client.labels[binding.id] = label
-            client.register(encoded.objects)
-            client.outbox.announce(client.values.take_unannounced(encoded.objects))
-            for oid in encoded.refs:
-                client.owner.refs.hold(oid)
+            client.hold_encoded(encoded)
             body = pb.Binding(id=binding.id, processes=processes, initializer=encoded.body, max_tasks=max_tasks or 0,
                               label=label, ordered=ordered, eager=True)  # fmt: skip
             client.send(Frame.BIND, body.SerializeToString())
@@ -411,11 +381,13 @@ class NativeEngine:
         from .scheduler.outcomes import BindingMark
 
         client = self.client
-        if client.closed_mark is not None or binding.id not in self._bindings:
+        bound = self._bindings.get(binding.id)
+        if client.closed_mark is not None or bound is None or bound.is_forced:
             return
         if not force:
             client.leaving[binding.id] = None
             return
+        bound.is_forced = True
         client.leaving.pop(binding.id, None)
         client.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=True).SerializeToString())
         client.fail_binding(binding.id, BindingMark(binding.label, b"", None))
@@ -424,6 +396,17 @@ class NativeEngine:
                 client.owner.cancel_array(record, kill_after=None)
                 self._items_arrived(record.stream)
         self._cancel_tasks(binding.id)
+
+    def _unbound(self, binding: int) -> None:
+        """The last worker of a binding has gone; under the client's lock."""
+        client = self.client
+        bound = self._bindings.pop(binding, None)
+        client.labels.pop(binding, None)
+        mark = client.failed_bindings.pop(binding, None)
+        if bound is not None:
+            bound.mark = mark
+            client.let_go_encoded(bound.initializer)
+        self._kinds.on_unbound(binding)
 
     def _cancel_tasks(self, binding: int) -> None:
         client = self.client
@@ -434,9 +417,9 @@ class NativeEngine:
     def join_binding(self, binding: Binding, timeout: float | None = None) -> bool:
         """See `Engine.join_binding`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        unbound = self.client.unbound
+        bindings = self._bindings
         try:
-            return self.client.turns.wait(lambda: binding.id in unbound, deadline)
+            return self.client.turns.wait(lambda: binding.id not in bindings, deadline)
         except (errors.NodeLostError, errors.ShutdownError):
             return True
 
@@ -479,13 +462,14 @@ class NativeEngine:
         """See `Engine.shutdown`."""
         if os.getpid() != self.pid:
             return
-        self._callbacks.stop()
+        self._callbacks.drain(FAREWELL_SECONDS)
         try:
             # A question makes the node pass on what tasks have printed; one that does not answer is not waited for.
             self.client.ask_node(Frame.STATUS, b"", Frame.STATUS_REPLY, timeout=FAREWELL_SECONDS)
         except errors.OutboardError:
             pass
         self.client.close("Outboard was shut down")
+        self._callbacks.stop(FAREWELL_SECONDS)
         on_shutdown, self._on_shutdown = self._on_shutdown, lambda: None
         on_shutdown()
 
@@ -493,14 +477,17 @@ class NativeEngine:
 class NativeBinding(Binding):
     """A binding whose failure the client knows."""
 
-    __slots__ = ("client", "ordered")
+    __slots__ = ("client", "initializer", "is_forced", "mark", "ordered")
     client: Client
     ordered: bool
+    initializer: Encoded
+    is_forced: bool  # its workers were told to end at once
+    mark: Any  # how it failed, when it had and has gone
 
     @property
     def failed(self) -> BaseException | None:
         """The error of the initializer, once it has raised."""
-        mark = self.client.failed_bindings.get(self.id)
+        mark = self.mark or self.client.failed_bindings.get(self.id)
         return as_exception(mark) if mark is not None and (mark.outcome or mark.death) else None
 
     @failed.setter

@@ -6,6 +6,7 @@ command, then one write per link.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -32,11 +33,25 @@ INITIAL_CREDIT = 64
 #: Bytes of log lines that may wait for a client that does not read; beyond it lines are dropped and counted.
 LOG_WINDOW = 4 << 20
 
+#: Seconds after which connections are taken again when there was no descriptor left for one.
+ACCEPT_AGAIN_SECONDS = 0.1
+
 
 class Peer:
     """A client or worker at the other end of a link. `worker` is the worker's number, None for clients."""
 
-    __slots__ = ("dropped_lines", "hello", "incarnation", "is_client", "kinds", "link", "root", "worker")
+    __slots__ = (
+        "dropped_lines",
+        "fetchers",
+        "hello",
+        "incarnation",
+        "is_client",
+        "kinds",
+        "link",
+        "root",
+        "shares",
+        "worker",
+    )
 
     def __init__(self, link: LoopLink, incarnation: int, root: int, worker: int | None) -> None:
         self.link = link
@@ -44,8 +59,10 @@ class Peer:
         self.root = root
         self.worker = worker
         self.is_client = False  # dispatch knows it as a client
+        self.shares = False  # it lends or borrows objects, and so must hear who has ended
         self.hello = pb.Hello()
         self.kinds: dict[int, bytes] = {}
+        self.fetchers: dict[int, dict[int, None]] = {}  # kind → workers that have it
         self.dropped_lines = 0
 
 
@@ -61,7 +78,8 @@ class Node:
         self.peers: dict[int, Peer] = {}
         self.founder: int | None = None
         self.adopted: dict[ObjectId, int] = {}
-        totals = {"CPU": round((settings.get("num_cpus") or cpu_count()) * RESOURCE_UNIT)}
+        cpus = settings.get("num_cpus")
+        totals = {"CPU": round((cpu_count() if cpus is None else cpus) * RESOURCE_UNIT)}
         gpus = settings.get("num_gpus")
         gpus = gpu_count() if gpus is None else gpus
         if gpus:
@@ -81,11 +99,14 @@ class Node:
         self._dirty: set[LoopLink] = set()
         self._handlers: dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]] = {
             Frame.SUBMIT: self._on_submit, Frame.FINISHED: self._on_finished, Frame.KIND: self._on_kind,
-            Frame.GET_KIND: self._on_get_kind, Frame.BIND: self._on_bind, Frame.UNBIND: self._on_unbind,
+            Frame.DROP_KINDS: self._on_drop_kinds, Frame.GET_KIND: self._on_get_kind,
+            Frame.BIND: self._on_bind, Frame.UNBIND: self._on_unbind,
             Frame.WANT: self._on_want, Frame.CANCEL: self._on_cancel, Frame.BLOCKED: self._on_blocked,
             Frame.UNBLOCK: self._on_unblock, Frame.STARTED: self._on_started, Frame.INIT_FAILED: self._on_init_failed,
+            Frame.GET_PACKET: self._on_get_packet,
             Frame.LEASE: self.store.on_lease, Frame.MAP: self.store.on_map, Frame.ANNOUNCE: self.store.on_announce,
             Frame.FREE: self.store.on_free, Frame.UNPIN: self.store.on_unpin, Frame.FORKED: self.store.on_forked,
+            Frame.GIVE_BACK: self.store.on_give_back,
             Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
             Frame.RELEASE: self._on_release,
             Frame.ADOPT: self._on_adopt, Frame.STATUS: self._on_status, Frame.SHUTDOWN: self._on_shutdown,
@@ -107,7 +128,11 @@ class Node:
         assert self._listener is not None
         try:
             connection = accept(self._listener)
-        except (OSError, PermissionError):
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                # It stays readable until there is a descriptor for it: look again later, not all the time.
+                self.loop.remove_reader(self._listener.fileno())
+                self.loop.call_later(ACCEPT_AGAIN_SECONDS, self.listen, self._listener)
             return
         self.greet(connection)
 
@@ -164,9 +189,26 @@ class Node:
         """Handle frames that came together, then do what the machines command."""
         handlers = self._handlers
         self._is_lone = len(frames) == 1
-        for frame_type, body, destination, fds in frames:
-            handlers[frame_type](peer, body, destination, fds)
-        self.settle()
+        try:
+            for frame_type, body, destination, fds in frames:
+                try:
+                    handlers[frame_type](peer, body, destination, fds)
+                except Exception as error:
+                    self.expel(peer, f"its frame of type {frame_type} cannot be handled", error)
+                    if peer.worker is None:
+                        break  # its link is closed; what a worker says further on still counts
+        finally:
+            self.settle()
+
+    def expel(self, peer: Peer, what: str, error: Exception) -> None:
+        """Part with a process whose words make no sense, so that nobody else suffers: say why in one line on stderr."""
+        who = f"client {peer.hello.pid}" if peer.worker is None else f"worker {peer.worker}"
+        print(f"outboard node: {who} is given up: {what}: {error!r}", file=sys.stderr, flush=True)
+        if peer.worker is not None:
+            self.workforce.kill(peer.worker)
+        elif not peer.link.closed:
+            peer.link.close()
+            self._client_left(peer)
 
     def settle(self) -> None:
         """Do everything the machines command and write what was queued."""
@@ -232,10 +274,29 @@ class Node:
         wanted = pb.GetKind.FromString(body)
         owner = self.peers.get(wanted.owner)
         kind = owner.kinds.get(wanted.id) if owner is not None else None
-        if kind is not None:
+        if owner is not None and kind is not None:
+            fetchers = owner.fetchers.setdefault(wanted.id, {})
+            if len(fetchers) > len(self.peers):
+                fetchers = owner.fetchers[wanted.id] = {w: None for w in fetchers if w in self.peers}
+            fetchers[peer.incarnation] = None
             self.send(peer.incarnation, Frame.KIND, kind)
         elif peer.worker is not None:
             self.workforce.kill(peer.worker)  # its owner has gone, and its task with it
+
+    def _on_drop_kinds(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        fetched: dict[int, list[int]] = {}
+        for kind in pb.DropKinds.FromString(body).ids:
+            peer.kinds.pop(kind, None)
+            self.dispatch.on_kind_dropped(peer.incarnation, kind)
+            for worker in peer.fetchers.pop(kind, ()):
+                fetched.setdefault(worker, []).append(kind)
+        for worker, kinds in fetched.items():
+            dropped = pb.DropKinds(ids=kinds, owner=peer.incarnation)
+            self.send(worker, Frame.DROP_KINDS, dropped.SerializeToString())
+
+    def _on_get_packet(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        if peer.worker is not None:
+            self.workforce.send_long(peer.worker, pb.GetPacket.FromString(body).packet)
 
     def kind_name(self, owner: int, kind_id: int) -> str:
         """Name of a kind for people."""
@@ -318,6 +379,7 @@ class Node:
     # -- objects between processes ------------------------------------------------------------------------------------
 
     def _adopt(self, peer: Peer, adopted: Any, to: int) -> None:
+        peer.shares = True
         for adoption in adopted:
             if adoption.borrower == to:
                 continue  # a task of its own: nothing passes
@@ -351,11 +413,13 @@ class Node:
         """Pass a frame about one object on to its owner, or to who took the object over; never back."""
         ref = pb.Borrow.FromString(body).ref
         owner = self.adopted.get(ObjectId(ref.owner, ref.seq), destination)
-        if owner != peer.incarnation:
-            self.send(owner, frame_type, body)
+        peer.shares = True
+        if owner != peer.incarnation and self.send(owner, frame_type, body):
+            self.peers[owner].shares = True
 
     def _on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)
+        peer.shares = True
         owner = self.adopted.get(ObjectId(ask.ref.owner, ask.ref.seq), destination)
         if owner == peer.incarnation or not self.send(owner, Frame.ASK, body):
             self.send(peer.incarnation, Frame.OWNER_LOST, pb.Peer(incarnation=ask.ref.owner).SerializeToString())
@@ -382,9 +446,10 @@ class Node:
         """A process has ended: what it owned and held is free, and whoever dealt with it is told."""
         self.peers.pop(peer.incarnation, None)
         self.store.process_died(peer.incarnation)
+        self.workforce.forget_bindings(peer.incarnation)
         gone = pb.Peer(incarnation=peer.incarnation).SerializeToString()
         for other in list(self.peers.values()):
-            if other.is_client:
+            if other.is_client or other.shares:
                 self.send(other.incarnation, Frame.BORROWER_DIED, gone)
                 self.send(other.incarnation, Frame.OWNER_LOST, gone)
         for oid in [oid for oid, owner in self.adopted.items() if owner == peer.incarnation]:

@@ -29,13 +29,20 @@ _PROGRESSING = ("STARTING", "BUSY", "RESUMING")
 
 
 class NodeStore:
-    """Drives the extents machine. `waiting` holds (incarnation, bytes) of writers that wait for room, oldest first."""
+    """Drives the extents machine.
+
+    `waiting` holds (incarnation, bytes) of writers that wait for room, oldest first. Before anyone waits long or is
+    refused, writers are asked for their empty segments: `_asked` holds those that have not answered, `_kept` the
+    segments for which asking (again) is of no use until something in them has ended.
+    """
 
     def __init__(self, node: Node, budget_nbytes: int) -> None:
         self.node = node
         self.extents = Extents(budget_nbytes)
         self.waiting: deque[tuple[int, int]] = deque()
         self._segments: dict[int, tuple[int, int]] = {}
+        self._asked: set[int] = set()
+        self._kept: set[int] = set()
         self._heirs = 0
 
     def execute(self, ordered: Iterable[Any]) -> None:
@@ -43,15 +50,22 @@ class NodeStore:
         reclaimed: dict[int, list[pb.Extent]] = {}
         for command in ordered:
             if type(command) is Reclaim:
+                self._kept.discard(command.segment)
                 extent = pb.Extent(segment=command.segment, offset=command.offset)
                 reclaimed.setdefault(command.writer, []).append(extent)
             elif type(command) is ReleasePages:
                 memory.release(self._segments[command.segment][0], command.offset, command.nbytes)
             elif type(command) is DropSegment:
-                os.close(self._segments.pop(command.segment)[0])
+                self._drop(command.segment)
         for writer, extents in reclaimed.items():
             self.node.send(writer, Frame.RECLAIM, pb.Reclaim(extents=extents).SerializeToString())
             self._look_again(writer)
+
+    def _drop(self, segment: int) -> None:
+        fd, nbytes = self._segments.pop(segment)
+        self._kept.discard(segment)
+        memory.release(fd, 0, nbytes)  # readers may keep their mappings of it for long
+        os.close(fd)
 
     def _look_again(self, writer: int) -> None:
         """A writer that waits for room may find it in what came back to it."""
@@ -75,6 +89,7 @@ class NodeStore:
             if segment is not None:
                 fd = memory.create_segment(nbytes)
                 self._segments[segment] = (fd, nbytes)
+                self._kept.add(segment)  # it is about to be used
                 body = pb.Segment(segment=segment, nbytes=nbytes, writable=True).SerializeToString()
                 self.node.send(writer, Frame.SEGMENT, body, 0, (fd,))
                 return True
@@ -85,10 +100,29 @@ class NodeStore:
         for _ in range(len(self.waiting)):
             writer, needed = self.waiting.popleft()
             if writer in self.node.peers and not self._grant(writer, needed):
-                if needed <= self.extents.budget_nbytes and self._may_free(writer):
+                may_come = needed <= self.extents.budget_nbytes and (self._ask_back() or self._may_free(writer))
+                if may_come:
                     self.waiting.append((writer, needed))
                 else:
                     self._refuse(writer, needed)
+
+    def _ask_back(self) -> bool:
+        """Ask writers for their empty segments; True while an answer is due."""
+        wanted: dict[int, list[int]] = {}
+        for segment, writer in self.extents.empty_segments():
+            if segment not in self._kept:
+                self._kept.add(segment)
+                wanted.setdefault(writer, []).append(segment)
+        for writer, segments in wanted.items():
+            if self.node.send(writer, Frame.GIVE_BACK, pb.GiveBack(segments=segments).SerializeToString()):
+                self._asked.add(writer)
+        return bool(self._asked)
+
+    def on_give_back(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """A writer says which of the segments it was asked for are empty; it has forgotten them."""
+        self._asked.discard(peer.incarnation)
+        for segment in pb.GiveBack.FromString(body).segments:
+            self.extents.on_given_back(peer.incarnation, segment)
 
     def _may_free(self, writer: int) -> bool:
         """Whether a worker that does not itself wait, for room or for another task, can still free some.
@@ -172,4 +206,5 @@ class NodeStore:
 
     def process_died(self, process: int) -> None:
         """Drop what a process wrote, held and owned."""
+        self._asked.discard(process)
         self.extents.on_process_died(process)

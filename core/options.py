@@ -57,6 +57,17 @@ class TaskOptions:
     max_retries: int = 3
     retry_exceptions: bool | tuple[type[BaseException], ...] = False
     name: str | None = None
+    _key: tuple[Any, ...] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What distinguishes these options from others, hashable."""
+        key = self._key
+        if key is None:
+            key = (self.num_cpus, self.num_gpus, tuple(sorted(self.resources.items())), self.num_returns,
+                   self.max_retries, self.retry_exceptions, self.name)  # fmt: skip
+            object.__setattr__(self, "_key", key)
+        return key
 
     def merged(self, **changes: Any) -> TaskOptions:
         """Return these options with some replaced, all of them checked.
@@ -80,7 +91,7 @@ class TaskOptions:
         return {name: round(amount * RESOURCE_UNIT) for name, amount in amounts.items() if amount}
 
 
-TASK_OPTION_NAMES = tuple(f.name for f in dataclasses.fields(TaskOptions))
+TASK_OPTION_NAMES = tuple(f.name for f in dataclasses.fields(TaskOptions) if f.init)
 
 
 def _check(options: TaskOptions) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 from . import errors
+from .failures import encode_error
 from .frames import SubmitBuilder, add_interval, answer_bytes, complete_call, refs_body, write_spans
 from .ids import PLAIN_STREAM, ObjectId
 from .rpc.codec import Frame
@@ -14,6 +16,18 @@ from .scheduler import references
 
 if TYPE_CHECKING:
     from .client import Client
+
+#: Bytes of calls after which a message goes out. Larger: fewer messages; smaller: the node begins sooner.
+SUBMIT_NBYTES = 512 << 10
+
+#: Bytes of one call at most, with the values of its inputs; a link carries a little more.
+CALL_NBYTES = 48 << 20
+
+#: A pickle of no arguments.
+NO_ARGUMENTS = pickle.dumps(((), {}), pickle.HIGHEST_PROTOCOL)
+
+#: Bytes that a stored object adds to a message, about: it is announced, held and named in the call.
+DESCRIPTOR_NBYTES = 150
 
 
 class Outbox:
@@ -116,21 +130,43 @@ class Outbox:
             kind, first, attempt, tasks = sends[0]
             self._client.send(Frame.SUBMIT, self._builder.lone(kind, first, attempt, tasks[0].call))
             return
-        submit = pb.Submit()
+        submit, nbytes = pb.Submit(), 0
         for kind, first, attempt, tasks in sends:
-            calls, holds = [], {}
-            for position, task in enumerate(tasks):
-                call = task.call
-                if type(call) is not bytes:
-                    if task.inputs:
-                        call = complete_call(task, [self._input_value(oid) for oid in task.inputs])
-                    submit.announced.extend(self._client.values.take_unannounced(call.objects))
-                    if call.objects:
-                        holds[position] = call.objects
-                    call = call.body
+            calls: list[bytes] = []
+            holds: dict[int, tuple[pb.Descriptor, ...]] = {}
+            for task in tasks:
+                call, objects = self._complete(task)
+                if objects:
+                    submit.announced.extend(self._client.values.take_unannounced(objects))
+                    holds[len(calls)] = objects
                 calls.append(call)
-            add_interval(submit, kind, PLAIN_STREAM, first, attempt, calls, holds)
-        self._client.send(Frame.SUBMIT, submit.SerializeToString())
+                nbytes += len(call) + DESCRIPTOR_NBYTES * len(objects)
+                if nbytes >= SUBMIT_NBYTES:
+                    add_interval(submit, kind, PLAIN_STREAM, first, attempt, calls, holds)
+                    self._client.send(Frame.SUBMIT, submit.SerializeToString())
+                    submit, nbytes = pb.Submit(), 0
+                    first += len(calls) * kind.stride
+                    calls, holds = [], {}
+            if calls:
+                add_interval(submit, kind, PLAIN_STREAM, first, attempt, calls, holds)
+        if submit.intervals:
+            self._client.send(Frame.SUBMIT, submit.SerializeToString())
+
+    def _complete(self, task: machine.Task) -> tuple[bytes, tuple[pb.Descriptor, ...]]:
+        """Give a task's call with its inputs, and the stored objects which that names."""
+        call = task.call
+        if type(call) is bytes:
+            return call, ()
+        if task.inputs:
+            call = complete_call(task, [self._input_value(oid) for oid in task.inputs])
+        if len(call.body) <= CALL_NBYTES:
+            return call.body, call.objects
+        # The worker raises it in place of the call.
+        error = encode_error(errors.SerializationError(
+            f"a call of {task.kind.name} has {errors.describe_nbytes(len(call.body))} with its arguments; at most "
+            f"{errors.describe_nbytes(CALL_NBYTES)} can travel. Put large arguments into the store.", what="argument"
+        ))  # fmt: skip
+        return pb.Parcel(stream=NO_ARGUMENTS, inputs=[error]).SerializeToString(), ()
 
     def _input_value(self, oid: ObjectId) -> Any:
         entry = self._client.owner.refs.find(oid)

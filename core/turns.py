@@ -89,7 +89,14 @@ class Turns:
         timeout = -1.0 if deadline is None else deadline - time.monotonic()
         if deadline is not None and timeout <= 0:
             return False
-        shield.open(news.acquire, True, timeout)
+        if self.told_blocked or not self._client.in_task() or 0 <= timeout <= BLOCKED_AFTER:
+            shield.open(news.acquire, True, timeout)
+        elif not shield.open(news.acquire, True, BLOCKED_AFTER):
+            self.block()
+            try:
+                shield.open(news.acquire, True, timeout)
+            finally:
+                self._unblock()
         return True
 
     def _read_until(self, ready: Callable[[], bool], deadline: float | None) -> bool:
@@ -115,7 +122,8 @@ class Turns:
             self._client.on_interrupted()
             raise
         finally:
-            self._unblock()
+            if blocks:
+                self._unblock()
 
     def block(self) -> None:
         """Give back the CPUs of the task that waits."""
@@ -132,9 +140,31 @@ class Turns:
         with self._client.lock:
             self._client.send(Frame.UNBLOCK, b"")
         while Frame.RESUME not in self._client.inbox.replies and self._client.closed_mark is None:
+            self._read_once()
+        self.told_blocked = False
+
+    def _read_once(self) -> None:
+        """Read the link once, or wait until the thread that reads it has news."""
+        me = threading.get_ident()
+        with self._turn:
+            is_mine = self.reading and self._reader == me
+            is_free = not self.reading
+            if is_free:
+                self.reading, self._reader = True, me
+            elif not is_mine:
+                news = threading.Lock()
+                news.acquire()
+                self._waiters.append(news)
+        if not (is_free or is_mine):
+            if Frame.RESUME not in self._client.inbox.replies:  # it may have come before we stood in line
+                news.acquire()
+            return
+        try:
             self._client.link.receive(None)
             self._client.handle_input()
-        self.told_blocked = False
+        finally:
+            if is_free:
+                self._leave()
 
     def serve(self) -> bool:
         """Read and handle what is there; the background thread's turn. False: the link has ended."""

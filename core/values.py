@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple
 
 from .ids import ObjectId
@@ -26,6 +26,11 @@ from .store.segments import SegmentReader, SegmentWriter
 #: Values up to this size travel inside messages; larger ones go to the store. 100 KiB as in Ray: below it a copy
 #: through two sockets is cheaper than an extent, a mapping and its pin.
 INLINE_MAX = 100 << 10
+
+
+#: Buffers met while many values are encoded at once, by address and size. They are kept, so that no other takes the
+#: place of one meanwhile; what the program changes in them at the same time is its own affair.
+Batch = dict[tuple[int, int], memoryview]
 
 
 class Encoded(NamedTuple):
@@ -47,11 +52,6 @@ class Input:
 
     def __reduce__(self) -> tuple[type[Input], tuple[int]]:
         return Input, (self.position,)
-
-
-class _Stored(NamedTuple):
-    descriptor: pb.Descriptor
-    epoch: int
 
 
 class _Live:
@@ -87,12 +87,11 @@ class Values:
         self.incarnation = incarnation
         self.node = node
         self.reader = SegmentReader()
-        self.epoch = 0  # while it stands still, a buffer met again needs no comparison
         self._allocator = Allocator()
         self._writers: dict[int, SegmentWriter] = {}
         self._extents: dict[ObjectId, Extent] = {}
         self._unannounced: dict[ObjectId, pb.Descriptor] = {}
-        self._stored: dict[tuple[int, int], _Stored] = {}
+        self._stored: dict[tuple[int, int], pb.Descriptor] = {}
         self._address_of: dict[ObjectId, tuple[int, int]] = {}
         self._live: dict[tuple[int, int], _Live] = {}
         self._space = threading.RLock()
@@ -101,18 +100,19 @@ class Values:
     # -- encoding -----------------------------------------------------------------------------------------------------
 
     def encode_value(self, value: Any, make_id: Callable[[], ObjectId], version: int, *,
-                     to_origin: bool = False) -> Encoded:  # fmt: skip
+                     to_origin: bool = False, inline: int = INLINE_MAX) -> Encoded:  # fmt: skip
         """Encode a result or a `put`: one extent for stream and buffers when it is large.
 
-        `to_origin`: only the client whose `__main__` this process adopted will rebuild it.
+        `to_origin`: only the client whose `__main__` this process adopted will rebuild it. `inline`: bytes up to which
+        it is not large.
         """
         small = serialize.dumps_small(value)
-        if small is not None and len(small) <= INLINE_MAX:
+        if small is not None and len(small) <= inline:
             return Encoded(small)
         pickled = serialize.Pickled(small, [], []) if small is not None else serialize.dumps(value, to_origin=to_origin)
         total = len(pickled.stream) + sum(b.raw().nbytes for b in pickled.buffers)
         refs = tuple(pickled.refs)
-        if total <= INLINE_MAX:
+        if total <= inline:
             if not pickled.buffers and not refs:
                 return Encoded(pickled.stream)
             buffers = [self._inline(b) for b in pickled.buffers]
@@ -120,8 +120,11 @@ class Values:
         descriptor = self._store(make_id(), version, pickled.stream, pickled.buffers)
         return Encoded(_outcome(pb.Parcel(stored=descriptor, refs=_refs(refs))), (descriptor,), refs, total)
 
-    def encode_call(self, call: Any, inputs: int = 0) -> Encoded:
-        """Encode the arguments of a task; each large buffer is an object of its own, stored once while in use."""
+    def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None) -> Encoded:
+        """Encode the arguments of a task; each large buffer is an object of its own, stored once while in use.
+
+        A buffer that is in `batch` already needs no comparison with what was stored; the others are added.
+        """
         small = serialize.dumps_small(call) if not inputs else None
         if small is not None and len(small) <= INLINE_MAX:
             return Encoded(small)
@@ -135,36 +138,51 @@ class Values:
         if not (pickled.buffers or refs or inputs):
             return Encoded(pickled.stream)
         parcel = pb.Parcel(stream=pickled.stream, refs=_refs(refs))
-        objects, nbytes = [], 0
-        for buffer in pickled.buffers:
-            descriptor, fresh = self._store_once(buffer)
-            parcel.buffers.add(stored=descriptor, readonly=buffer.raw().readonly)
-            objects.append(descriptor)
-            nbytes += fresh
-        return Encoded(parcel.SerializeToString(), tuple(objects), refs, nbytes)
+        stored: list[tuple[pb.Descriptor, int]] = []
+        try:
+            for buffer in pickled.buffers:
+                stored.append(self._store_once(buffer, batch))
+                parcel.buffers.add(stored=stored[-1][0], readonly=buffer.raw().readonly)
+        except BaseException:
+            self._abandon(stored)
+            raise
+        return Encoded(parcel.SerializeToString(), tuple(d for d, _ in stored), refs, sum(new for _, new in stored))
+
+    def _abandon(self, stored: list[tuple[pb.Descriptor, int]]) -> None:
+        """Take back what was stored, or counted, for a call that will not be sent."""
+        for descriptor, fresh in stored:
+            oid = ObjectId(descriptor.owner, descriptor.seq)
+            if fresh:
+                self.free(oid)
+            else:
+                self.release_hold(oid)
 
     @staticmethod
     def _inline(buffer: pickle.PickleBuffer) -> pb.Buffer:
         raw = buffer.raw()
         return pb.Buffer(inline=raw.tobytes(), readonly=raw.readonly)
 
-    def _store_once(self, buffer: pickle.PickleBuffer) -> tuple[pb.Descriptor, int]:
+    def _store_once(self, buffer: pickle.PickleBuffer, batch: Batch | None) -> tuple[pb.Descriptor, int]:
         """Return the stored copy of a buffer with one reference held for the caller, and how many bytes are new."""
         raw = buffer.raw()
         key = (memory.address_of(raw), raw.nbytes)
         with self._space:
             stored = self._stored.get(key)
             if stored is not None:
-                oid = ObjectId(self.incarnation, stored.descriptor.seq)
+                oid = ObjectId(self.incarnation, stored.seq)
                 extent = self._extents.get(oid)
                 if extent is not None and self._hold(oid):
-                    if stored.epoch == self.epoch or self._writers[extent.segment].equal_to(extent.offset, b"", [raw]):
-                        self._stored[key] = _Stored(stored.descriptor, self.epoch)
-                        return stored.descriptor, 0
+                    is_known = batch is not None and key in batch
+                    if is_known or self._writers[extent.segment].equal_to(extent.offset, b"", [raw]):
+                        if batch is not None:
+                            batch[key] = raw
+                        return stored, 0
                     self.release_hold(oid)
         oid = ObjectId(self.incarnation, self._take_seq())
         descriptor = self._store(oid, 0, b"", [buffer])
-        self._stored[key] = _Stored(descriptor, self.epoch)
+        self._stored[key] = descriptor
+        if batch is not None:
+            batch[key] = raw
         self._address_of[oid] = key
         return descriptor, descriptor.nbytes
 
@@ -200,12 +218,25 @@ class Values:
             self._writers[segment] = SegmentWriter(segment, fd, nbytes)
             self._allocator.add_segment(segment, nbytes)
 
+    def give_back(self, wanted: Container[int]) -> list[int]:
+        """Part with those of the wanted segments that hold nothing, and say which."""
+        with self._space:
+            empty = [segment for segment in self._allocator.idle_segments() if segment in wanted]
+            for segment in empty:
+                self._allocator.remove_segment(segment)
+                self._writers.pop(segment).close()
+                self.reader.remove(segment)
+        return empty
+
     def take_unannounced(self, objects: tuple[pb.Descriptor, ...]) -> list[pb.Descriptor]:
         """Return those of `objects` that the node must hear of with this message."""
         found = []
         for descriptor in objects:
-            if self._unannounced.pop(ObjectId(descriptor.owner, descriptor.seq), None) is not None:
+            oid = ObjectId(descriptor.owner, descriptor.seq)
+            if self._unannounced.pop(oid, None) is not None:
                 found.append(descriptor)
+                if oid.owner != self.incarnation:
+                    self._extents.pop(oid, None)  # its owner will not ask us for it, and the node tells its place
         return found
 
     def free(self, oid: ObjectId) -> bool:
@@ -213,11 +244,11 @@ class Values:
         with self._space:
             address = self._address_of.pop(oid, None)
             stored = self._stored.get(address) if address is not None else None
-            if address is not None and stored is not None and stored.descriptor.seq == oid.seq:
+            if address is not None and stored is not None and stored.seq == oid.seq:
                 del self._stored[address]
-            if self._unannounced.pop(oid, None) is None:
+            extent = self._extents.pop(oid, None)
+            if self._unannounced.pop(oid, None) is None or extent is None:
                 return False
-            extent = self._extents.pop(oid)
             self._allocator.free(extent.segment, extent.offset)
             return True
 

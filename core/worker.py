@@ -14,6 +14,7 @@ import pickle
 import select
 import signal
 import sys
+import threading
 import time
 from types import FrameType
 from typing import Any, BinaryIO
@@ -50,6 +51,11 @@ CHILD_KILL_SECONDS = 1.0
 
 #: Seconds after which results of a packet that is still being run are sent.
 PART_SECONDS = 0.002
+
+#: Bytes of results after which they are sent, and beyond which further results of one task go to the store, but for
+#: those not above `CROWDED_INLINE_MAX`. Larger makes fewer messages, smaller keeps less in sockets.
+PART_NBYTES = 1 << 20
+CROWDED_INLINE_MAX = 4 << 10
 
 
 class TaskInterrupt(BaseException):
@@ -90,8 +96,10 @@ class Worker:
         self.slot: Slot = Board(setup.board_fd).slot(setup.worker)
         self.number = setup.worker
         self.pid = os.getpid()
+        self.main_thread = threading.get_ident()
         self.kinds: dict[tuple[int, int], RunningKind] = {}
         self.in_user_code = False
+        self.missed_cancel = False  # a cancelling signal came while no task ran
         self.is_encoding = False  # a result that may have to wait for room in the store
         self.preload: list[str] = []
         self.printed = False
@@ -126,8 +134,9 @@ class Worker:
         binding = pb.Binding.FromString(frames[2][1])
         self._become(hello)
         self.client = Client(self.link, welcome.you, welcome)
-        self.client.in_task = lambda: self.in_user_code or self.is_encoding
+        self.client.in_task = self._in_task
         self.client.hand_over = self._hand_over_late
+        self.client.on_kinds_dropped = self._forget_kinds
         self.client.on_interrupted = self._cancel_children
         engine = NativeEngine(self.client)
         engines.install(engine)
@@ -135,6 +144,10 @@ class Worker:
         signal.signal(CANCEL_SIGNAL, self._on_cancel_signal)
         signal.siginterrupt(CANCEL_SIGNAL, False)
         return binding
+
+    def _in_task(self) -> bool:
+        """Whether a wait gives back CPUs: the main thread's does, other threads may outlive the task."""
+        return (self.in_user_code or self.is_encoding) and threading.get_ident() == self.main_thread
 
     def _become(self, hello: pb.Hello) -> None:
         """Look to the tasks like a process of the client."""
@@ -175,9 +188,17 @@ class Worker:
         return self.client.values.open_parcel(parcel, writable=False, pinned=False), []
 
     def _on_cancel_signal(self, signum: int, frame: FrameType | None) -> None:
-        if self.in_user_code and self.slot.is_cancelled():
+        if not self.in_user_code:
+            self.missed_cancel = True  # it may be meant for the task that begins next and is named already
+        elif self.slot.is_cancelled():
             self.in_user_code = False
             shield.interrupt(frame, TaskInterrupt)
+
+    def _catch_up_cancel(self) -> None:
+        self.missed_cancel = False
+        if self.slot.is_cancelled():
+            self.in_user_code = False
+            raise TaskInterrupt
 
     def _preload(self) -> None:
         """With nothing to do for the first time: import what the client uses, so that later tasks find it."""
@@ -199,6 +220,8 @@ class Worker:
     def _fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
         request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
         spec = self.client.ask_node(Frame.GET_KIND, request, Frame.KIND)
+        if spec.function[:1] != b"\x80":
+            self.client.background.start()  # it keeps objects of its owner: hear when that drops it
         for path in spec.sys_path:
             if path not in sys.path:
                 sys.path.append(path)
@@ -209,11 +232,18 @@ class Worker:
             failure = encode_error(error, pb.Error.FUNCTION_UNPICKLABLE, spec.name)
             return RunningKind(None, failure, spec.num_returns, spec.writable)
 
+    def _forget_kinds(self, dropped: pb.DropKinds) -> None:
+        for kind in dropped.ids:
+            self.kinds.pop((dropped.owner, kind), None)
+
     # -- packets ------------------------------------------------------------------------------------------------------
 
     def serve(self, packet: bytes) -> None:
         """Run the tasks of one packet and send their results."""
         submit = pb.Submit.FromString(packet)
+        if not submit.intervals:  # too long for the claim socket: this is the notice of it
+            request = pb.GetPacket(packet=submit.packet).SerializeToString()
+            submit = self.client.ask_node(Frame.GET_PACKET, request, Frame.PACKET)
         number, owner = submit.packet, submit.owner
         intervals = submit.intervals
         last = len(intervals) - 1
@@ -228,8 +258,10 @@ class Worker:
         cause = pb.Error.ARGUMENT_UNPICKLABLE
         try:
             # Before the arguments are rebuilt: that is the user's code too, and may end the process.
-            self.slot.set_running(part.owner, part.stream, index)
             self.in_user_code = True
+            self.slot.set_running(part.owner, part.stream, index)
+            if self.missed_cancel:
+                self._catch_up_cancel()
             arguments = loads(call) if call[0] == 0x80 else self._decode_call(call, kind.writable)
             cause = pb.Error.RAISED
             if kind.failure:
@@ -361,8 +393,8 @@ class Worker:
 class PacketPart:
     """Runs the items of one interval and sends their results, whole or in parts."""
 
-    __slots__ = ("announced", "array", "attempt", "calls", "contained", "first", "is_last", "kind", "mixed", "number",
-                 "owner", "sent_at", "stream", "stride", "values", "worker")  # fmt: skip
+    __slots__ = ("announced", "array", "attempt", "calls", "contained", "first", "is_last", "kind", "mixed",
+                 "nbytes", "number", "owner", "sent_at", "stream", "stride", "values", "worker")  # fmt: skip
 
     def __init__(self, worker: Worker, interval: pb.Interval, owner: int, number: int, *, is_last: bool) -> None:
         self.worker = worker
@@ -380,6 +412,7 @@ class PacketPart:
         self.announced: list[pb.Descriptor] = []
         self.contained: list[ObjectId] = []
         self.mixed = False
+        self.nbytes = 0  # of values, about
         self.sent_at = 0.0
 
     def run(self) -> None:
@@ -399,6 +432,7 @@ class PacketPart:
                     body = None
                 if body is not None and len(body) <= INLINE_MAX:
                     values.append(body)
+                    self.nbytes += len(body)
                 else:
                     self._encode(value, index)
             elif ok:
@@ -406,10 +440,11 @@ class PacketPart:
             else:
                 self.mixed = True
                 values += [value] * stride
+                self.nbytes += len(value) * stride
             value = None
             index += stride
             remaining -= 1
-            if remaining and now() - self.sent_at > PART_SECONDS:
+            if remaining and (self.nbytes > PART_NBYTES or now() - self.sent_at > PART_SECONDS):
                 self._send(is_done=False)
                 values = self.values
         self._send(is_done=self.is_last)
@@ -435,7 +470,8 @@ class PacketPart:
         oid = item_object(self.owner, self.stream, index) if self.array else ObjectId(self.owner, index)
         self.worker.is_encoding = True
         try:
-            encoded = client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True)
+            inline = INLINE_MAX if self.nbytes <= PART_NBYTES else CROWDED_INLINE_MAX
+            encoded = client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True, inline=inline)
         except BaseException as error:
             cause = pb.Error.RAISED if isinstance(error, StoreFullError) else pb.Error.RESULT_UNPICKLABLE
             self.mixed = True
@@ -444,6 +480,7 @@ class PacketPart:
         finally:
             self.worker.is_encoding = False
         self.values.append(encoded.body)
+        self.nbytes += len(encoded.body)
         self.mixed = self.mixed or encoded.body[0] != 0x80
         self.announced += client.values.take_unannounced(encoded.objects)
         for contained in encoded.refs:
@@ -487,6 +524,7 @@ class PacketPart:
         if not is_done:
             self.first += len(self.values)
             self.values, self.announced, self.contained, self.mixed, self.sent_at = [], [], [], False, now
+            self.nbytes = 0
 
 
 def _short(value: Any) -> str:

@@ -35,7 +35,8 @@ DEATHS_KEPT = 100
 class Hand:
     """One worker process as its node knows it."""
 
-    __slots__ = ("binding", "claim", "err", "kind", "link", "number", "out", "peer", "pid", "place", "slot", "unsent")
+    __slots__ = ("binding", "claim", "err", "kind", "link", "long", "number", "out", "peer", "pid", "place", "slot",
+                 "unsent")  # fmt: skip
 
     def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, binding: int) -> None:
         self.number = number
@@ -50,6 +51,7 @@ class Hand:
         self.out: LineReader
         self.err: LineReader
         self.unsent: deque[tuple[int, bytes]] = deque()  # packets that the full claim socket did not take
+        self.long: dict[int, bytes] = {}  # packets too long for the claim socket: the worker asks for them
 
 
 class Workforce:
@@ -86,7 +88,31 @@ class Workforce:
         """Do what the machine commands, in order."""
         actions = self._actions
         for command in ordered:
-            actions[type(command)](command)
+            try:
+                actions[type(command)](command)
+            except Exception as error:
+                self._give_up(command, error)
+
+    def _give_up(self, command: Any, error: Exception) -> None:
+        """A command cannot be done: what it was for must not wait for ever."""
+        if type(command) is commands.StartWorker:
+            self.node.loop.call_soon(self._fail_start, command.worker, str(error))
+            return
+        hand = self.hands.get(getattr(command, "worker", 0))
+        if hand is None:
+            raise error
+        self.node.expel(hand.peer, f"{type(command).__name__} cannot be done", error)
+
+    def _fail_start(self, number: int, reason: str) -> None:
+        """No process came of a worker."""
+        death = pb.Death(host=self.node.host, worker=number, stderr_tail=reason)
+        hand = self.hands.get(number)
+        if hand is not None:
+            self._bury(hand, death, machine_lost=False)
+            return
+        self._remember(death)
+        self.node.dispatch.on_worker_died(number, (), None, False, self.node.now())
+        self.node.settle()
 
     def pid(self, worker: int) -> int:
         """Process id of a worker, 0 while it is being forked."""
@@ -107,15 +133,14 @@ class Workforce:
         node = self.node
         client = node.peers[command.client]
         root = node.peers[client.root]
-        ours, theirs = socketpair()
-        sender, reader = claim_pair()
-        out_r, out_w = os.pipe()
-        err_r, err_w = os.pipe()
         incarnation = int.from_bytes(os.urandom(8), "little") | 1
         number = command.worker
         place = next(place for place in itertools.count() if place not in self.places)
         slot = self.board.slot(place)
         slot.reset()
+        ours, theirs = socketpair()
+        sender, reader = claim_pair()
+        (out_r, out_w), (err_r, err_w) = _two_pipes()
         link = LoopLink(
             ours, node.loop, lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number)
         )
@@ -133,10 +158,12 @@ class Workforce:
         env = dict(self.thread_limits)
         if command.gpu_ids:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, command.gpu_ids))
-        self.template.fork(place, (theirs.fileno(), reader.fileno(), out_w, err_w), env)
-        theirs.close()
-        os.close(out_w)
-        os.close(err_w)
+        try:
+            self.template.fork(place, (theirs.fileno(), reader.fileno(), out_w, err_w), env)
+        finally:
+            theirs.close()
+            os.close(out_w)
+            os.close(err_w)
         if not pb.Binding.FromString(binding).initializer:
             # It needs nothing before its first packet, which waits in the claim socket while the process begins.
             node.dispatch.on_worker_started(number, node.now())
@@ -147,14 +174,18 @@ class Workforce:
             return
         hand.pid = pid
         if not pid:
-            self._bury(hand, pb.Death(host=self.node.host, worker=hand.number, stderr_tail=error), machine_lost=True)
+            self._bury(hand, pb.Death(host=self.node.host, worker=hand.number, stderr_tail=error), machine_lost=False)
 
     def _stop(self, command: commands.StopWorker) -> None:
-        self.hands[command.worker].claim.finish()
+        hand = self.hands.get(command.worker)
+        if hand is not None:
+            hand.claim.finish()
 
     def kill(self, worker: int) -> None:
-        """End a worker's process group now."""
-        self.template.kill(self.hands[worker].place, SIGKILL)
+        """End a worker's process group now; does nothing when there is none any more."""
+        hand = self.hands.get(worker)
+        if hand is not None:
+            self.template.kill(hand.place, SIGKILL)
 
     def _link_ended(self, worker: int) -> None:
         if worker in self.hands:
@@ -167,6 +198,11 @@ class Workforce:
                              limit_nbytes=self.node.memory_nbytes, worker=hand.number)  # fmt: skip
             self._bury(hand, death, machine_lost=False)
 
+    def _remember(self, death: pb.Death) -> None:
+        self.deaths[death.worker] = death
+        if len(self.deaths) > DEATHS_KEPT:
+            self.deaths.pop(next(iter(self.deaths)))
+
     def _bury(self, hand: Hand, death: pb.Death, *, machine_lost: bool) -> None:
         """Find out what the dead worker had finished, was running and had not begun (protocol 5)."""
         node = self.node
@@ -174,9 +210,7 @@ class Workforce:
         hand.out.drain()
         hand.err.drain()
         death.stderr_tail = death.stderr_tail or hand.err.tail
-        self.deaths[hand.number] = death
-        if len(self.deaths) > DEATHS_KEPT:
-            self.deaths.pop(next(iter(self.deaths)))
+        self._remember(death)
         returned = self._take_back(hand, None)
         running = hand.slot.running()
         node.dispatch.on_worker_died(hand.number, returned, running, machine_lost, node.now())
@@ -221,8 +255,16 @@ class Workforce:
             for interval in intervals:
                 self._add_interval(submit, hand, interval)
             packet = submit.SerializeToString()
+        if len(packet) > hand.claim.max_nbytes:
+            hand.long[command.packet] = packet
+            packet = stamp.SerializeToString()  # a notice: it has no intervals
         if hand.unsent or not hand.claim.send(packet):
             hand.unsent.append((command.packet, packet))
+
+    def send_long(self, worker: int, packet: int) -> None:
+        """Send a worker the packet that it has taken the notice of."""
+        hand = self.hands[worker]
+        self.node.send(hand.peer.incarnation, Frame.PACKET, hand.long.pop(packet))
 
     def _add_interval(self, submit: pb.Submit, hand: Hand, interval: Interval) -> None:
         target = submit.intervals.add(
@@ -262,6 +304,8 @@ class Workforce:
 
     def _unpin(self, hand: Hand, packet: bytes) -> int:
         submit = pb.Submit.FromString(packet)
+        if not submit.intervals:
+            submit = pb.Submit.FromString(hand.long.pop(submit.packet))
         for interval in submit.intervals:
             for hold in interval.holds:
                 for d in hold.objects:
@@ -279,6 +323,8 @@ class Workforce:
         death = self.deaths.get(command.worker) if command.worker is not None else None
         if death is not None:
             lost.death.CopyFrom(death)
+            if command.cause is commands.LostCause.BINDING and not command.outcome:
+                lost.outcome = _start_failure(death)
         self.node.send(command.client, Frame.LOST, lost.SerializeToString())
 
     def _returned(self, command: commands.Returned) -> None:
@@ -294,12 +340,19 @@ class Workforce:
         death = self.deaths.get(command.worker)
         if death is not None and not command.outcome:
             failed.death.CopyFrom(death)
+            if not death.pid:
+                failed.outcome = _start_failure(death)
         self.node.send(command.client, Frame.BINDING_FAILED, failed.SerializeToString())
 
     def _unbound(self, command: commands.Unbound) -> None:
         self.bindings.pop((command.client, command.binding), None)
         body = pb.Unbind(id=command.binding).SerializeToString()
         self.node.send(command.client, Frame.UNBOUND, body)
+
+    def forget_bindings(self, client: int) -> None:
+        """A client has gone, and nobody will be started for it any more."""
+        for key in [key for key in self.bindings if key[0] == client]:
+            del self.bindings[key]
 
     def _resume(self, command: commands.Resume) -> None:
         self.node.send(self.hands[command.worker].peer.incarnation, Frame.RESUME, b"")
@@ -313,7 +366,7 @@ class Workforce:
             for span in command.spans:
                 if running[1] == span.stream and span.first <= running[2] < span.end:
                     hand.slot.request_cancel(*running)
-                    os.kill(hand.pid, CANCEL_SIGNAL)
+                    self.template.signal(hand.place, CANCEL_SIGNAL)
                     return
         self.node.loop.call_later(LOOK_AGAIN_SECONDS, self._signal_due, hand)
 
@@ -347,6 +400,31 @@ class Workforce:
             for text in lines
         ])  # fmt: skip
         self.node.flush_soon()
+
+
+def _start_failure(death: pb.Death) -> bytes:
+    """Say as value bytes of an error that workers come to nothing; ``death`` is the last one's."""
+    from .errors import WorkerLostError
+    from .failures import encode_error
+
+    how = f"signal {death.signal}" if death.signal else f"exit code {death.exitcode}"
+    last = f"it ended with {how}" if death.pid else "it was not started"
+    text = f"not run: workers end before they begin a task. The last one: {last}. {death.stderr_tail}".rstrip()
+    return encode_error(WorkerLostError(
+        text, pid=death.pid or None, signal=death.signal, exitcode=death.exitcode if death.pid else None,
+        stderr_tail=death.stderr_tail, host=death.host, may_have_run=False, attempts=0,
+    ))  # fmt: skip
+
+
+def _two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Make two pipes, or none when there is no room for both."""
+    first = os.pipe()
+    try:
+        return first, os.pipe()
+    except OSError:
+        for fd in first:
+            os.close(fd)
+        raise
 
 
 def _spans(spans: Any) -> list[pb.Span]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .lifetime import open_pidfd
-from .template import EXITED, Entry, decode_report, encode_fork, encode_kill, main
+from .template import EXITED, Entry, decode_report, encode_fork, encode_kill, encode_signal, main
 
 if TYPE_CHECKING:
     from ..loops import Loop
@@ -81,7 +81,10 @@ def exec_template(
                 os.set_inheritable(fd, True)
         control, pidfd, board = map(str, passed)
         arguments = [control, str(os.getpid()), pidfd, board, folder, entry, *modules]
-        program = [sys.executable, "-c", _PROGRAM, "\n".join(sys.path), *arguments]
+        import subprocess
+
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        program = [sys.executable, *flags, "-c", _PROGRAM, "\n".join(sys.path), *arguments]
         return os.posix_spawn(sys.executable, program, os.environ), ours
     except OSError:
         ours.close()
@@ -135,6 +138,10 @@ class TemplateHandle:
     def kill(self, worker: int, number: int) -> None:
         """Send a signal to the worker's process group; nothing happens when the worker has ended."""
         self._send(encode_kill(worker, number), ())
+
+    def signal(self, worker: int, number: int) -> None:
+        """Send a signal to the worker's process alone; nothing happens when the worker has ended."""
+        self._send(encode_signal(worker, number), ())
 
     def close(self) -> None:
         """Close the control socket: the template kills its workers, removes its folder and ends."""

@@ -6,7 +6,8 @@ it kills every worker's session, removes the cluster's folder and ends; when the
 parent-death signal ends its workers.
 
 Packets from the node are ``_REQUEST`` and a payload: for FORK the environment as ``name=value`` ended by NULs, with the
-descriptors link, claim, stdout, stderr and any more; for KILL the signal number. Packets to the node are ``_REPORT``
+descriptors link, claim, stdout, stderr and any more; for KILL (the worker's group) and SIGNAL (its process
+alone) the signal number. Packets to the node are ``_REPORT``
 and, for FORK_FAILED, a text.
 """
 
@@ -45,7 +46,7 @@ _LOOK_AT_PARENT = 200
 
 _REQUEST = struct.Struct("<BI")  # what, worker
 _REPORT = struct.Struct("<BIIiiQ")  # what, worker, pid, exit code, signal, peak bytes
-_FORK, _KILL = 1, 2
+_FORK, _KILL, _SIGNAL = 1, 2, 3
 FORKED, FORK_FAILED, EXITED = 1, 2, 3
 
 #: Descriptors of a fork request that every worker has: link, claim socket, stdout, stderr.
@@ -89,6 +90,11 @@ def encode_fork(worker: int, env: Mapping[str, str]) -> bytes:
 def encode_kill(worker: int, number: int) -> bytes:
     """Encode the request to send a signal to a worker's process group."""
     return _REQUEST.pack(_KILL, worker) + bytes([number])
+
+
+def encode_signal(worker: int, number: int) -> bytes:
+    """Encode the request to send a signal to a worker's process alone."""
+    return _REQUEST.pack(_SIGNAL, worker) + bytes([number])
 
 
 def decode_report(packet: bytes) -> Report:
@@ -196,11 +202,11 @@ class _Template:
         payload = packet[_REQUEST.size :]
         if what == _FORK:
             self._fork(worker, fds, payload)
-        elif what == _KILL:
+        else:
             # By number of the worker: only who reaps a process knows that its id still means it.
             for pid, number in self._workers.items():
-                if number == worker and not kill_group(pid, payload[0]):
-                    os.kill(pid, payload[0])  # it has not come to lead its group yet
+                if number == worker and (what == _SIGNAL or not kill_group(pid, payload[0])):
+                    os.kill(pid, payload[0])  # a group it may not have come to lead yet
         return True
 
     def _fork(self, worker: int, fds: list[int], env: bytes) -> None:

@@ -92,6 +92,10 @@ class Frame:
     FORKED = 40
     STORE_FULL = 41
     STARTED = 42
+    GET_PACKET = 43
+    PACKET = 44
+    GIVE_BACK = 45
+    DROP_KINDS = 46
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'
@@ -258,7 +262,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .protos import outboard_pb2 as pb
 
-    borrowed = {Frame.BIND: pb.Binding, Frame.UNBOUND: pb.Unbind, Frame.FREE: pb.Refs, Frame.UNPIN: pb.Refs}
+    borrowed = {
+        Frame.BIND: pb.Binding,
+        Frame.PACKET: pb.Submit,
+        Frame.UNBOUND: pb.Unbind,
+        Frame.FREE: pb.Refs,
+        Frame.UNPIN: pb.Refs,
+    }
     borrowed |= {
         Frame.RELEASE: pb.Borrow,
         Frame.BORROWER_DIED: pb.Peer,

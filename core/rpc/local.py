@@ -182,7 +182,8 @@ class BlockingLink:
     def frames(self) -> list[FrameTuple]:
         """Hand over the frames received since the last call, in order.
 
-        Raises ProtocolError when the peer breaks the rules, OSError(EMFILE) when descriptors were dropped.
+        Raises ProtocolError when the peer breaks the rules, OSError(EMFILE) when descriptors were dropped: once, for
+        then the stream is at its end.
         """
         if self._step is not None:
             self._finish_step()
@@ -195,8 +196,11 @@ class BlockingLink:
                 break
             fds: tuple[int, ...] = ()
             if ancillary or flags & TRUNCATED:
-                check_complete(flags)
                 fds = received_fds(ancillary)
+                if flags & TRUNCATED:
+                    self._end_at(message)
+                    close_fds(fds)
+                    check_complete(flags)
             frames, state = decode(self._state, data, fds)
             self._step = (message, iter(frames), state)
             self._finish_step()
@@ -205,6 +209,13 @@ class BlockingLink:
         ready = self._ready
         self._ready = fresh
         return ready
+
+    def _end_at(self, message: RawMessage) -> None:
+        """Let the stream end before a message that came without its descriptors: nothing after it would fit."""
+        inbox = self._inbox
+        if inbox and inbox[0] is message:
+            inbox[0] = _END
+        self.closed = True
 
     def close(self) -> None:
         """Close this end and the descriptors nobody took; a second call does nothing."""

@@ -57,6 +57,9 @@ def _check_kind(books: Books, kind: Kind, tasks: list[Task]) -> None:
     nbytes = sum(task.nbytes for task in sent) + sum(load[0] for array in arrays for load in array.loads.values())
     assert kind.outstanding == outstanding, (kind, outstanding)
     assert kind.nbytes == nbytes, (kind, kind.nbytes, nbytes)
+    assert kind.opened == len(arrays), (kind, kind.opened, arrays)
+    waiting = sum(task.kind is kind and task.state is TaskState.WAITING for task in tasks)
+    assert kind.unready == waiting, (kind, kind.unready, waiting)
     assert kind in books.backlog or not kind.waiting(), f"{kind} is not in the backlog"
     assert kind.refused is None or not kind.waiting(), f"{kind} was refused"
     for array in arrays:

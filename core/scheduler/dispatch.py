@@ -20,6 +20,7 @@ from .commands import (
     KindRefused,
     KindSpec,
     LostCause,
+    Resume,
     TaskKey,
 )
 from .credit import review
@@ -34,7 +35,7 @@ from .resources import Demand
 from .snapshot import Snapshot, take_snapshot
 from .tables import Binding, Client, Tables, Worker, WorkerState
 
-#: Workers that may die one after the other before they have started, until their binding is given up.
+#: Workers that may die one after the other before they have done anything, until their binding is given up.
 START_DEATHS = 3
 
 
@@ -105,6 +106,7 @@ class Dispatch:
             return
         if spec.id in owner.bindings or (spec.id == 0 and owner.worker is not None):
             raise InvalidTransition(f"client {client:x} has a binding {spec.id} already")
+        owner.last_binding = max(owner.last_binding, spec.id)
         binding = owner.bindings[spec.id] = Binding(owner, spec)
         if spec.eager:
             workers = 1 if spec.ordered else spec.processes or self._tables.resources.slots
@@ -118,9 +120,16 @@ class Dispatch:
             return
         dropped = owner.bindings.get(binding)
         if dropped is None:
-            raise InvalidTransition(f"client {client:x} has no binding {binding}")
+            self._note_late(owner, binding, "unbind")
+            return
         self._losses.drop_binding(dropped, force=force)
         self._dealer.deal(self._tables.now)
+
+    def _note_late(self, client: Client, binding: int, event: str) -> None:
+        """Count a word about a binding that has gone; raises InvalidTransition when there never was one."""
+        if not 0 < binding <= client.last_binding:
+            raise InvalidTransition(f"client {client.id:x} has no binding {binding}")
+        self._tables.counts[f"late_{event}"] += 1
 
     def on_kind(self, client: int, spec: KindSpec) -> None:
         """A client describes tasks to come; a demand that can never be met is refused.
@@ -138,7 +147,9 @@ class Dispatch:
         if binding is None and spec.binding == 0:
             binding = owner.root_client.bindings.get(0)
         if binding is None:
-            raise InvalidTransition(f"client {client:x} has no binding {spec.binding}")
+            self._note_late(owner, spec.binding, "kind")
+            owner.last_kind = max(owner.last_kind, spec.id)  # what is submitted of it is lost
+            return
         demand = Demand.of(spec.resources)
         shape = binding.shapes.get(demand) or tables.add_shape(binding, demand)
         owner.last_kind = max(owner.last_kind, spec.id)
@@ -146,6 +157,15 @@ class Dispatch:
         if not shape.capacity:
             asked = {name: amount for name, amount in spec.resources.items() if amount}
             tables.commands.append(KindRefused(client, spec.id, asked, dict(tables.resources.totals)))
+
+    def on_kind_dropped(self, client: int, kind: int) -> None:
+        """A client will submit nothing more of a kind of which nothing is left."""
+        owner = self._tables.find_client(client, "kind_dropped")
+        dropped = owner.kinds.get(kind) if owner is not None else None
+        if owner is None or dropped is None or dropped.outstanding:
+            self._tables.counts["late_kind_dropped"] += 1  # it went with its binding
+            return
+        del owner.kinds[kind]
 
     def on_want(self, client: int, kind: int, waiting: int, now: float) -> None:
         """A client says how many more tasks of a kind it has than its credit allows."""
@@ -191,7 +211,6 @@ class Dispatch:
             return
         if started.state != STARTING:
             raise InvalidTransition(f"{started!r} started again")
-        started.binding.start_deaths = 0
         # It gives up its place and is chosen again as an idle one: meanwhile somebody else may come first.
         self._leases.release(started)
         self._leases.make_idle(started)
@@ -218,6 +237,9 @@ class Dispatch:
             return
         ran, count = reporter.range.report(packet, done, packet_done)
         kind = ran.kind
+        if not reporter.has_served:
+            reporter.has_served = True
+            reporter.binding.start_deaths = 0
         if count:
             kind.outstanding -= count
             kind.pace.note(seconds, count)
@@ -234,24 +256,34 @@ class Dispatch:
         self._dealer.deal(now)
 
     def on_blocked(self, worker: int, now: float) -> None:
-        """A worker's task waits: its CPUs are free, and what lies behind it may be what it waits for."""
+        """A worker's task waits: its CPUs are free, and what lies behind it may be what it waits for.
+
+        A thread that outlives its task may say so too late; that is counted.
+        """
         blocked = self._tables.find_worker(worker, "blocked")
         if blocked is None or _is_ending(blocked, self._tables):
             return
         if blocked.state != BUSY:
-            raise InvalidTransition(f"{blocked!r} cannot block")
+            self._tables.counts["late_blocked"] += 1
+            return
         self._leases.block(blocked)
         if len(blocked.range.packets) > 1:
             self._dealer.recall_all(blocked)
         self._dealer.deal(now)
 
     def on_unblock(self, worker: int, now: float) -> None:
-        """A worker's task can go on and asks for its CPUs; it gets the next free ones."""
+        """A worker's task can go on and asks for its CPUs; it gets the next free ones.
+
+        One that is not blocked is answered at once: whoever asked (a thread that outlives its task) waits for it.
+        """
         asking = self._tables.find_worker(worker, "unblock")
-        if asking is None or _is_ending(asking, self._tables):
+        if asking is None:
             return
         if asking.state != BLOCKED:
-            raise InvalidTransition(f"{asking!r} is not blocked")
+            self._tables.counts["late_unblock"] += 1
+            if asking.state not in (RESUMING, KILLED):
+                self._tables.commands.append(Resume(worker))
+            return
         asking.state = RESUMING
         self._tables.resuming.append(asking)
         self._dealer.deal(now)
@@ -290,12 +322,15 @@ class Dispatch:
             returned_packets: numbers of the packets that were drained.
             running: what the board names.
             machine_lost: it was not the process's own death (the template is gone).
+
+        A worker that was given tasks, or an initialiser, and began nothing says something about the next one: after
+        `START_DEATHS` of them in a row the binding is given up, or what is queued when it is the default one.
         """
         dead = self._tables.find_worker(worker, "worker_died")
         if dead is None:
             return
         binding = dead.binding
-        if dead.state == STARTING and not machine_lost:
+        if _died_at_start(dead, running) and not machine_lost:
             binding.start_deaths += 1
         fates = dead.range.autopsy(returned_packets, running)
         self._losses.settle_death(dead, fates, machine_lost)
@@ -303,7 +338,7 @@ class Dispatch:
         for nested in list(dead.clients):
             self._losses.drop_client(nested)
         if binding.start_deaths >= START_DEATHS:
-            self._losses.fail_binding(binding, b"", worker)
+            self._losses.give_up(binding, worker)
         self._leases.settle(binding)
         self._dealer.deal(now)
 
@@ -345,6 +380,13 @@ class Dispatch:
     def check(self) -> None:
         """Verify every invariant of the tables; raises AssertionError naming the one that is broken."""
         check_tables(self._tables)
+
+
+def _died_at_start(worker: Worker, running: TaskKey | None) -> bool:
+    """Whether a worker that nobody ended came to nothing: no initialiser run, or no packet begun."""
+    if worker.state >= WorkerState.STOPPING:
+        return False
+    return worker.state == STARTING or (running is None and not worker.has_served and bool(worker.range.packets))
 
 
 def _is_ending(worker: Worker, tables: Tables) -> bool:

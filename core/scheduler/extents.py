@@ -194,6 +194,15 @@ class Extents:
             inherited[key] = inherited.get(key, 0) + count
             self._entries[key].pins += count
 
+    def on_given_back(self, writer: int, segment: int) -> None:
+        """A writer has parted with a segment in which it has nothing."""
+        home = self._segments.get(segment)
+        if home is None or home.writer != writer or home.extents:
+            self.ignored["given back"] += 1
+            return
+        self.used_nbytes -= home.nbytes
+        self._drop_if_empty(segment, home)
+
     def on_process_died(self, process: int) -> None:
         """Drop the pins of a process, the space it leased and did not announce, and all objects it owned."""
         _remember(self._gone, process)
@@ -225,6 +234,10 @@ class Extents:
             if segment.writer is not None and segment.nbytes > segment.used:
                 sizes[segment.writer] += segment.nbytes - segment.used
         return sizes.most_common()
+
+    def empty_segments(self) -> list[tuple[int, int]]:
+        """(segment, writer) of those without announced extents; their writers may have others in them."""
+        return [(s, home.writer) for s, home in self._segments.items() if home.writer is not None and not home.extents]
 
     def _unpin(self, key: Key, count: int) -> None:
         entry = self._entries[key]

@@ -30,6 +30,7 @@ class Items:
         """Begin a task array."""
         array = self._books.arrays[self._next_stream] = Array(self._next_stream, kind)
         self._next_stream += 1
+        kind.opened += 1
         return array
 
     def extend(self, array: Array, count: int) -> None:
@@ -210,4 +211,5 @@ class Items:
 
     def _forget_answered(self, array: Array) -> None:
         if array.disposed and not array.outstanding():
-            self._books.arrays.pop(array.stream, None)
+            if self._books.arrays.pop(array.stream, None) is not None:
+                array.kind.opened -= 1

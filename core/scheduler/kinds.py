@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 #: keeps more workers of large tasks busy. The protocol's 8 MB are for inline bytes; stored ones cost the link nothing.
 OUTSTANDING_NBYTES = 64 << 20
 
+#: Bytes of a plain call from which on they are counted; what is smaller is bounded well enough by its number.
+COUNTED_NBYTES = 4096
+
 #: Tasks per kind that may be outstanding whatever their bytes, so that one huge argument cannot stop the flow.
 OUTSTANDING_MIN = 4
 
@@ -28,8 +31,8 @@ class Kind:
     Limits of retries below zero mean no limit.
     """
 
-    __slots__ = ("arrays", "credit", "deaths", "id", "machine_retries", "name", "nbytes", "outstanding",
-                 "process_retries", "ready", "refused", "stride", "wanted")  # fmt: skip
+    __slots__ = ("arrays", "credit", "deaths", "dropped", "id", "machine_retries", "name", "nbytes", "opened",
+                 "outstanding", "process_retries", "ready", "refused", "stride", "unready", "wanted")  # fmt: skip
 
     def __init__(self, id: int, name: str, *, process_retries: int, machine_retries: int, stride: int, credit: int):
         self.id = id
@@ -43,6 +46,9 @@ class Kind:
         self.wanted = 0  # tasks that the node knows to wait beyond the credit; reckoned on both sides alike
         self.deaths = 0  # runs in a row that ended with their worker
         self.refused: Any = None  # mark of why none of them will run
+        self.dropped = False  # nothing of it was left, and both sides have forgotten it
+        self.opened = 0  # arrays that are not disposed of and answered for
+        self.unready = 0  # plain tasks that wait for inputs
         self.ready: deque[Task] = deque()
         self.arrays: deque[Array] = deque()
 
@@ -59,6 +65,10 @@ class Kind:
     def waiting(self) -> int:
         """Tasks that could be sent if credit allowed."""
         return len(self.ready) + sum(array.unsent() for array in self.arrays)
+
+    def is_needed(self) -> bool:
+        """Whether any task of it is left that has run or will, or an array to which some may be added."""
+        return bool(self.outstanding or self.opened or self.unready or self.ready or self.wanted)
 
     def is_poisoned(self) -> bool:
         """Whether its runs do nothing but end their workers."""

@@ -102,6 +102,7 @@ class Leases:
             return
         if state == RESUMING:
             tables.resuming.remove(worker)
+            tables.commands.append(Resume(worker.number))  # a thread that outlives its task waits for it
         if state < STOPPING:
             self.make_idle(worker)
 

@@ -65,6 +65,19 @@ class Losses:
             if other.shape is None:
                 self._leases.stop(other)
 
+    def give_up(self, binding: Binding, worker: int) -> None:
+        """Workers of a binding come to nothing: fail it; of the default one lose what is queued, and try again later.
+
+        ``worker`` is the one that died last.
+        """
+        binding.start_deaths = 0
+        if binding.spec.id:
+            self.fail_binding(binding, b"", worker)
+            return
+        for shape in binding.shapes.values():
+            for kind in list(shape.waiting):
+                self.lose(kind.client, LostCause.BINDING, kind.take_all(), worker)
+
     def put_back(self, packet: Packet, intervals: list[Interval]) -> None:
         """Queue dealt tasks again that have not begun; those no longer wanted are lost instead."""
         kind = packet.kind

@@ -23,7 +23,7 @@ from .books import Books
 from .borrowing import Adopted, Borrowing
 from .entries import Entry, Extra
 from .items import Items
-from .kinds import OUTSTANDING_MIN, OUTSTANDING_NBYTES, POISON_DEATHS, Kind
+from .kinds import COUNTED_NBYTES, OUTSTANDING_MIN, OUTSTANDING_NBYTES, POISON_DEATHS, Kind
 from .orders import Answer, Ask, Send, SendCancel, SendItems, Settled, Want
 from .outcomes import CancelledMark, LostCause, is_failure
 from .plain import Plain
@@ -91,6 +91,15 @@ class Owner:
         self.kinds[kind.id] = kind
         return kind
 
+    def drop_kind(self, kind: Kind) -> bool:
+        """Forget a kind for which nothing will be submitted; False, and no change, while something of it is left."""
+        if kind.is_needed():
+            return False
+        kind.dropped = True
+        del self.kinds[kind.id]
+        self.backlog.pop(kind, None)
+        return True
+
     def put(self, seq: int, value: Any, stored: int | None, contained: tuple[ObjectId, ...] = ()) -> Entry:
         """Record an object that the program made; it has one reference."""
         entry = self._owned[seq] = Entry(value, 1, stored)
@@ -113,6 +122,8 @@ class Owner:
         if inputs or held:
             task.nbytes = nbytes
             self._settling.take_inputs(task, inputs, held)
+        elif len(call) >= COUNTED_NBYTES:
+            task.nbytes = len(call)
         if kind.refused is not None:
             if task.state is not TaskState.FAILED:
                 self._settling.fail(task, TaskEvent.REFUSE, kind.refused)

@@ -53,7 +53,7 @@ class Plain:
                 kind = task.kind
                 kind.outstanding -= 1
                 kind.deaths = 0
-                if task.holds:
+                if task.nbytes or task.holds:
                     kind.nbytes -= task.nbytes
                     self._settling.let_go(task)
                 task.call = None

@@ -11,7 +11,7 @@ Collections and their invariants:
 - `foreign[id]`: every object of another owner that something here refers to (count > 0), or that passed into this
   process's ownership when the task that made it ended (`adopted`). An own object is among them when it was passed on,
   has ended here, and came back in a value.
-- `passed_on`: numbers of own objects that were passed on and have ended here.
+- `passed_on`: numbers of own objects that were passed on and have ended here, the latest of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from typing import Any, NamedTuple
 
 from ..ids import NO_EXTENT, ObjectId
 from .entries import Entry, Extra, Foreign
+
+
+#: How many objects that were passed on are remembered. One that comes back after so many others counts as released;
+#: an entry costs about 100 bytes.
+PASSED_ON_KEPT = 1 << 16
 
 
 class Free(NamedTuple):
@@ -75,7 +80,7 @@ class References:
         self.commands = commands
         self.owned: dict[int, Entry] = {}
         self.foreign: dict[ObjectId, Foreign] = {}
-        self.passed_on: set[int] = set()
+        self.passed_on: dict[int, None] = {}
 
     def find(self, oid: ObjectId) -> Entry | None:
         """Return the entry of an object that something here refers to."""
@@ -147,7 +152,9 @@ class References:
         if not isinstance(entry, Foreign):
             del self.owned[oid.seq]
             if entry.handed_to is not None:
-                self.passed_on.add(oid.seq)
+                self.passed_on[oid.seq] = None
+                if len(self.passed_on) > PASSED_ON_KEPT:
+                    del self.passed_on[next(iter(self.passed_on))]
                 self.commands.append(ReleaseTo(oid, entry.handed_to))
             elif entry.stored is not None:
                 self.commands.append(Free(oid, entry.stored))

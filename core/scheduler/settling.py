@@ -44,8 +44,11 @@ class Settling:
                 self.ask(oid)
             elif is_failure(entry.value):
                 failure = entry.value
+            else:
+                task.nbytes += len(entry.value)  # it travels with the call
         if task.missing or failure is not None:
             task.state = TaskState.WAITING
+            task.kind.unready += 1
         if failure is not None:
             self.fail(task, TaskEvent.INPUT_FAILED, failure)
 
@@ -86,6 +89,8 @@ class Settling:
 
     def fail(self, task: Task, event: TaskEvent, mark: Any) -> None:
         """Settle a task without a result; what the node still owes an answer for keeps what it holds."""
+        if task.state is TaskState.WAITING:
+            task.kind.unready -= 1
         task.move(event)
         self._books.unanswered -= 1
         if task.index not in self._books.owed:
@@ -122,12 +127,15 @@ class Settling:
     def _input_arrived(self, task: Task, value: Any) -> list[Arrival]:
         """Tell a task of an input; returns its results when that ended it."""
         if is_failure(value):
+            task.kind.unready -= 1
             task.move(TaskEvent.INPUT_FAILED)
             self._books.unanswered -= 1
             self.let_go(task)
             return self._set_results(task, value)
+        task.nbytes += len(value)  # it travels with the call
         task.missing -= 1
         if not task.missing:
+            task.kind.unready -= 1
             task.move(TaskEvent.INPUTS_READY)
             self.queue(task)
         return []

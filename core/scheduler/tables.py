@@ -28,7 +28,8 @@ class WorkerState(IntEnum):
 class Client:
     """A process that submits: a root, or a worker whose task does."""
 
-    __slots__ = ("id", "root_client", "root", "worker", "depth", "kinds", "last_kind", "bindings", "is_gone")
+    __slots__ = ("id", "root_client", "root", "worker", "depth", "kinds", "last_kind", "bindings", "last_binding",
+                 "is_gone")  # fmt: skip
 
     def __init__(self, client_id: int, root_client: Client | None, root: Root, worker: Worker | None) -> None:
         self.id = client_id
@@ -39,6 +40,7 @@ class Client:
         self.kinds: dict[int, Kind] = {}
         self.last_kind = -1
         self.bindings: dict[int, Binding] = {}
+        self.last_binding = 0
         self.is_gone = False
 
     @property
@@ -96,12 +98,12 @@ class Worker:
 
     ``shape`` is its lease; ``holds_cpu`` is False while the lease's CPUs are given back. ``given`` counts tasks
     against ``max_tasks``. ``is_recalling``: a Recall is not answered yet; ``recall_again``: another must follow it;
-    ``is_barred``: the last one brought nothing and nothing has changed since.
+    ``is_barred``: the last one brought nothing and nothing has changed since. ``has_served``: it has reported.
     """
 
     __slots__ = (
         "number", "binding", "gpu_ids", "state", "shape", "holds_cpu", "is_nested", "range", "given", "clients",
-        "is_recalling", "recall_again", "is_barred", "kill_delay",
+        "has_served", "is_recalling", "recall_again", "is_barred", "kill_delay",
     )  # fmt: skip
 
     def __init__(self, number: int, binding: Binding, gpu_ids: tuple[int, ...]) -> None:
@@ -114,6 +116,7 @@ class Worker:
         self.is_nested = False
         self.range = Range()
         self.given = 0
+        self.has_served = False
         self.clients: list[Client] = []
         self.is_recalling = False
         self.recall_again = False

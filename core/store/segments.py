@@ -122,7 +122,7 @@ class _Segment:
 class _Opened:
     """One extent with views in this process; ``live`` of its ``opens`` have not ended."""
 
-    __slots__ = ("live", "mapping", "name", "nbytes", "opens")
+    __slots__ = ("live", "mapping", "name", "nbytes", "opens", "writable")
 
     def __init__(self, name: tuple[int, int, int, int, int], nbytes: int) -> None:
         self.name = name
@@ -130,6 +130,7 @@ class _Opened:
         self.opens = 0
         self.live = 0
         self.mapping: memory.Mapping | None = None  # the private one, once a writable view was made
+        self.writable: weakref.ref[Any] | None = None  # of the last writable view
 
 
 class _Lifetime(weakref.ref[Any]):
@@ -169,6 +170,13 @@ class SegmentReader:
                 os.close(fd)
                 raise
 
+    def remove(self, segment: int) -> None:
+        """Forget a segment of which no view is open."""
+        with self._lock:
+            mapped = self._segments.pop(segment, None)
+            if mapped is not None:
+                os.close(mapped.fd)
+
     def has(self, segment: int) -> bool:
         """Whether the segment is mapped here."""
         return segment in self._segments
@@ -179,7 +187,7 @@ class SegmentReader:
         """Return the stream and the buffers of a stored object, without a copy when it has 64 KiB or more.
 
         Views are read-only; ``writable`` makes those of buffers that were writable copy-on-write views, whose
-        changes nobody else sees. The caller holds a pin for each call; ``collect`` gives it back.
+        changes nobody else sees: an extent has one of them at a time, others are copied out. The caller holds a pin for each call; ``collect`` gives it back.
 
         Raises:
             KeyError: the segment was not added.
@@ -194,7 +202,7 @@ class SegmentReader:
                 self._opened[segment, offset] = opened
             opened.opens += 1
             opened.live += 1
-            if nbytes < COPY_OUT_NBYTES or (writable and not memory.PRIVATE_VIEWS):
+            if nbytes < COPY_OUT_NBYTES or (writable and not self._may_view_privately(opened)):
                 whole = memory.bytes_view(bytearray(mapped.view[offset : offset + nbytes]))
                 self.ended.append(opened)
             else:
@@ -206,6 +214,16 @@ class SegmentReader:
             (whole if writable and not fixed else readonly)[at : at + size] for at, size, fixed in header.buffers
         ]
 
+    @staticmethod
+    def _may_view_privately(opened: _Opened) -> bool:
+        """Whether the private pages of an extent show its bytes: not while a view may have written to them."""
+        if opened.mapping is None or opened.writable is None:
+            return memory.PRIVATE_VIEWS
+        if opened.writable() is not None:
+            return False
+        memory.drop_private_pages(opened.mapping, opened.name[1], opened.nbytes)
+        return True
+
     def _map(self, mapped: _Segment, opened: _Opened, offset: int, nbytes: int, writable: bool) -> memoryview:
         mapping = mapped.shared
         if writable:
@@ -216,6 +234,8 @@ class SegmentReader:
         lifetime = _Lifetime(array, self.ended.append)
         lifetime.opened = opened
         self._lifetimes[id(lifetime)] = lifetime
+        if writable:
+            opened.writable = lifetime
         return memory.bytes_view(array)
 
     def collect(self) -> list[tuple[int, int, int, int, int]]:

@@ -214,9 +214,10 @@ class NodeLink:
 class Claim:
     """A claim socket, as `ClaimSender`; its reading end is the worker's too."""
 
-    __slots__ = ("_finished", "_room", "packets", "wake")
+    __slots__ = ("_finished", "_room", "max_nbytes", "packets", "wake")
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, max_nbytes: int = 1 << 20) -> None:
+        self.max_nbytes = max_nbytes
         self._room = room
         self._finished = False
         self.packets: deque[bytes] = deque()

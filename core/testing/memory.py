@@ -15,7 +15,7 @@ from ..errors import ObjectLostError
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb
 from ..store.extent import extent_nbytes
-from ..values import Encoded
+from ..values import Batch, Encoded
 
 if TYPE_CHECKING:
     from .world import World
@@ -113,6 +113,10 @@ class Reader:
         """A segment was leased."""
         self._mapped.add(segment)
 
+    def remove(self, segment: int) -> None:
+        """A segment was given back."""
+        self._mapped.discard(segment)
+
     def forget(self) -> None:
         """The process ends, and its views with it."""
         for key, count in self._opens.items():
@@ -130,6 +134,9 @@ class Writer:
     def write(self, offset: int, oid: ObjectId, version: int, stream: bytes, raws: Any, *, fresh: bool) -> None:
         """Store one object."""
         self._memory.write(self._segment, offset, Cell(oid, version, extent_nbytes(len(stream), []), stream))
+
+    def close(self) -> None:
+        """Nothing here has descriptors."""
 
 
 class SimValues(ClientValues):
@@ -179,7 +186,7 @@ class SimValues(ClientValues):
                            buffers=[pb.Buffer(stored=d, readonly=True) for d in buffers])  # fmt: skip
         return Encoded(parcel.SerializeToString(), buffers, refs, sum(d.nbytes for d in buffers))
 
-    def encode_call(self, call: Any, inputs: int = 0) -> Encoded:
+    def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None) -> Encoded:
         """Encode an item of an array; it is (value, references) here."""
         value, refs = call
         return self.encode_arguments(value, refs, ())

@@ -100,6 +100,16 @@ class Template:
 
         self._request(f"kill place {place}", act)
 
+    def signal(self, place: int, number: int) -> None:
+        """Be asked to send a signal to a worker's process alone: the one that cancels."""
+
+        def act() -> None:
+            worker = self.workers.get(place)
+            if self.alive and worker is not None:
+                worker.after(0.0, "signal", worker.on_signal)
+
+        self._request(f"signal place {place}", act)
+
     def end(self, worker: WorkerProcess, signal: int) -> None:
         """A worker is ended by a signal."""
         if worker.alive:
@@ -154,7 +164,7 @@ class SimWorkforce(Workforce):
         client = node.peers[command.client]
         number = command.worker
         place = next(place for place in range(1 << 16) if place not in self.places)
-        claim, slot = Claim(world.rng.choice((2, 8, 64))), Slot()
+        claim, slot = Claim(world.rng.choice((2, 8, 64)), world.rng.choice((256, 1 << 20))), Slot()
         worker = WorkerProcess(world, number, world.new_incarnation(), client.root, claim, slot)
         world.add(worker)
         link: Any = worker.node_link
@@ -169,18 +179,6 @@ class SimWorkforce(Workforce):
         self.template.fork(place, worker, binding)  # type: ignore[arg-type]
         if not binding.initializer:
             node.dispatch.on_worker_started(number, node.now())
-
-    def _signal_cancel(self, command: commands.SignalCancel) -> None:
-        hand = self.hands[command.worker]
-        running = hand.slot.running()
-        if running is None or running[0] != command.owner or not hand.pid:
-            return
-        for span in command.spans:
-            if running[1] == span.stream and span.first <= running[2] < span.end:
-                hand.slot.request_cancel(*running)
-                worker = self.world.processes[hand.peer.incarnation]
-                assert isinstance(worker, WorkerProcess)
-                worker.after(0.0001 * self.world.rng.random(), "signal", worker.on_signal)
 
     def _take_back(self, hand: Hand, at_most: int | None) -> list[int]:
         taken = super()._take_back(hand, at_most)
@@ -228,6 +226,10 @@ class SimNode(Node):
             if type(command) is ReleasePages:
                 self.world.memory.release(command.segment, command.offset)
         self._execute_store(ordered)
+
+    def expel(self, peer: Any, what: str, error: Exception) -> None:
+        """Nothing that these processes say may be beyond the node."""
+        raise AssertionError(f"{peer.incarnation:x}: {what}") from error
 
     def on_frames(self, peer: Any, frames: list[Any]) -> None:
         """Handle frames, and note that this has been done."""

@@ -93,6 +93,8 @@ class Process:
         self.client.background = self.background  # type: ignore[assignment]
         self.values = SimValues(self.client, welcome.node, world.memory)
         self.client.values = self.values
+        self.unbound: set[int] = set()
+        self.client.on_unbound = self.unbound.add
         self.in_user_code = False
         self.client.in_task = lambda: self.in_user_code
         self.ledger = Ledger(self)

@@ -261,5 +261,5 @@ class ClientProgram:
             self._unbind_one(binding, force=False)
         process.calls.drop_all()
         process.client.flush()
-        unbound = process.client.unbound
+        unbound = process.unbound
         yield from process.wait(lambda: len(unbound) == self.bindings_made)

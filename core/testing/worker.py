@@ -101,6 +101,10 @@ class WorkerProcess(Process):
 
     def _serve(self, packet: bytes) -> Program:
         submit = pb.Submit.FromString(packet)
+        if not submit.intervals:
+            self.world.mark("long packet")
+            request = pb.GetPacket(packet=submit.packet).SerializeToString()
+            submit = yield from self.calls.ask_node(Frame.GET_PACKET, request, Frame.PACKET)
         if self.world.rng.random() < 0.3:
             yield Want("time", 0.0001)  # between the packet and its first item
         last = len(submit.intervals) - 1

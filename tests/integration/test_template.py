@@ -190,6 +190,23 @@ def test_killed_worker_is_told_with_its_signal_and_peak(forked: Node) -> None:
     assert other.ask("env NOTHING") == "unset"
 
 
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def test_signal_for_a_worker_does_not_reach_its_children(forked: Node) -> None:
+    worker = forked.start_worker(1)
+    child = int(worker.ask("spawn "))
+    pid = worker.pid
+    forked.handle.signal(1, signal.SIGSTOP)
+    forked.run_until(lambda: state(pid) == "T")
+    assert state(child) != "T"
+    forked.handle.kill(1, signal.SIGKILL)
+    assert worker.end()[1:3] == (0, signal.SIGKILL)
+    forked.handle.signal(1, signal.SIGKILL)  # nobody has this number now
+    assert forked.start_worker(2).ask("ids now").startswith("2 ")
+
+
 @pytest.mark.parametrize("code", ["", "os.setpgid(0, 0)", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
 def test_children_of_a_dead_worker_are_swept(forked: Node, code: str) -> None:
     worker = forked.start_worker()

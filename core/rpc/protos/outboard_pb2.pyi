@@ -15,11 +15,14 @@ BORROW: FrameType
 BORROWER_DIED: FrameType
 CANCEL: FrameType
 DESCRIPTOR: _descriptor.FileDescriptor
+DROP_KINDS: FrameType
 FINISHED: FrameType
 FORKED: FrameType
 FRAME_UNSPECIFIED: FrameType
 FREE: FrameType
 GET_KIND: FrameType
+GET_PACKET: FrameType
+GIVE_BACK: FrameType
 GRANT: FrameType
 HELLO: FrameType
 INIT_FAILED: FrameType
@@ -30,6 +33,7 @@ LOG: FrameType
 LOST: FrameType
 MAP: FrameType
 OWNER_LOST: FrameType
+PACKET: FrameType
 RECLAIM: FrameType
 REFUSAL: FrameType
 RELEASE: FrameType
@@ -205,6 +209,14 @@ class Done(_message.Message):
     values: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, stream: _Optional[int] = ..., first: _Optional[int] = ..., attempt: _Optional[int] = ..., stride: _Optional[int] = ..., values: _Optional[_Iterable[bytes]] = ..., seconds: _Optional[float] = ..., mixed: bool = ...) -> None: ...
 
+class DropKinds(_message.Message):
+    __slots__ = ["ids", "owner"]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    owner: int
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., owner: _Optional[int] = ...) -> None: ...
+
 class Error(_message.Message):
     __slots__ = ["cause", "pickled", "text", "traceback", "type_name", "value_repr"]
     class Cause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -264,6 +276,18 @@ class GetKind(_message.Message):
     id: int
     owner: int
     def __init__(self, owner: _Optional[int] = ..., id: _Optional[int] = ...) -> None: ...
+
+class GetPacket(_message.Message):
+    __slots__ = ["packet"]
+    PACKET_FIELD_NUMBER: _ClassVar[int]
+    packet: int
+    def __init__(self, packet: _Optional[int] = ...) -> None: ...
+
+class GiveBack(_message.Message):
+    __slots__ = ["segments"]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Grant(_message.Message):
     __slots__ = ["credit", "kind"]

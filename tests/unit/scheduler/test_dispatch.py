@@ -283,7 +283,9 @@ def test_failed_initialiser_is_told_once_and_loses_what_is_queued(node: Node) ->
 
 
 def test_worker_that_keeps_dying_before_it_starts_fails_its_binding(node: Node) -> None:
-    commands = node.submit()
+    node.on_binding(ROOT, BindingSpec(3, 1, has_initializer=True))
+    node.on_kind(ROOT, KindSpec(2, 3, ONE))
+    commands = node.submit(1, 2)
     for _ in range(2):
         commands = node.on_worker_died(only(commands, StartWorker).worker, [], None, False, 0.0)
     commands = node.on_worker_died(only(commands, StartWorker).worker, [], None, False, 0.0)
@@ -436,12 +438,11 @@ def test_child_never_lies_behind_its_own_parent() -> None:
     assert node.submit(1, 1, 70) == []
 
 
-@pytest.mark.parametrize("event", ["on_blocked", "on_unblock"])
-def test_idle_worker_neither_blocks_nor_resumes(node: Node, event: str) -> None:
+@pytest.mark.parametrize(("event", "answer"), [("on_blocked", []), ("on_unblock", [Resume(1)])])
+def test_idle_worker_does_not_block_and_nobody_waits_for_it(node: Node, event: str, answer: list[Any]) -> None:
     node.measured(0.1)
-    with pytest.raises(InvalidTransition):
-        getattr(node, event)(1, 0.0)
-    node.dispatch.check()
+    assert getattr(node, event)(1, 0.0) == answer
+    assert sum(node.dispatch.counts.values()) == 1
 
 
 # -- deaths

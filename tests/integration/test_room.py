@@ -1,0 +1,70 @@
+"""Room in the store: what nobody needs is there for whoever does, and what failed leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(60)
+
+HEAD = """
+import gc, time
+import numpy as np
+import outboard as ob, outboard.errors
+from functools import partial
+from outboard.multiprocessing import Pool
+"""
+
+
+def test_idle_workers_give_back_their_empty_segments(run_program: Any) -> None:
+    out = run_program(f"""{HEAD}
+def large(until):
+    time.sleep(max(0.0, until - time.time()))  # so that each worker gets one
+    return np.zeros(150_000)
+
+ob.init(num_cpus=8, store_memory="128MiB")
+until = time.time() + 1.5
+refs = [ob.remote(large).remote(until) for _ in range(8)]
+assert sum(a.sum() for a in ob.get(refs)) == 0
+del refs
+gc.collect()
+assert ob.nodes()[0]["store_used_nbytes"] >= 64 << 20
+ref = ob.put(np.ones(12_000_000))  # 96 MB
+print(ob.get(ref).sum())
+""")
+    assert out == "12000000.0\n"
+
+
+@pytest.mark.parametrize("way", ["map", "apply", "initializer", "task", "array argument"])
+def test_functions_over_large_arrays_do_not_fill_the_store(run_program: Any, way: str) -> None:
+    out = run_program(f"""{HEAD}
+def first(array, i):
+    return float(array[0]) + i
+
+def ignore(array):
+    pass
+
+def run(way, array, k):
+    if way == "map":
+        assert pool.map(partial(first, array), range(4))[1] == k + 1
+    elif way == "apply":
+        assert pool.apply(partial(first, array), (2,)) == k + 2
+    elif way == "initializer":
+        with Pool(1, ignore, (array,)) as own:
+            assert own.apply(abs, (-1,)) == 1
+    elif way == "task":
+        assert ob.get(ob.remote(lambda: float(array[0])).remote()) == k
+    else:
+        assert ob.get(ob.remote(first).remote(array, 1)) == k + 1
+
+if __name__ == "__main__":
+    ob.init(num_cpus=2, store_memory="256MiB")
+    pool = Pool(2)
+    for k in range(12):
+        run("{way}", np.full(4_000_000, k, float), k)  # 32 MB each
+    pool.terminate()
+    pool.join()
+    print("done")
+""")
+    assert out == "done\n"
