@@ -69,7 +69,6 @@ class ActorHandle:
         self._binding = binding
         self._cls = cls
         self._options = options
-        self._methods: dict[str, RemoteMethod] = {}
         self._end = weakref.finalize(self, engine.unbind, binding, force=False)
         self._end.atexit = False
 
@@ -77,13 +76,9 @@ class ActorHandle:
         return f"<ActorHandle {self._cls.__name__} {self._binding!r}>"
 
     def __getattr__(self, name: str) -> RemoteMethod:
-        method = self._methods.get(name) if not name.startswith("__") else None
-        if method is None:
-            if name.startswith("__") or not callable(getattr(self._cls, name, None)):
-                raise AttributeError(f"actor {self._cls.__name__} has no method {name!r}")
-            weak: Any = weakref.proxy(self)
-            method = self._methods[name] = RemoteMethod(weak, _Call(name), self._options)
-        return method
+        if name.startswith("__") or not callable(getattr(self._cls, name, None)):
+            raise AttributeError(f"actor {self._cls.__name__} has no method {name!r}")
+        return RemoteMethod(self, _Call(name), self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("actor handles cannot be passed to other processes by this release")

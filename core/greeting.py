@@ -65,5 +65,6 @@ def _hello(incarnation: int) -> pb.Hello:
     return pb.Hello(protocol=PROTOCOL, release=__version__, python=python_version(), pid=os.getpid(),
                     incarnation=incarnation, role=pb.Hello.CLIENT, sys_path=[p or os.getcwd() for p in sys.path],
                     cwd=os.getcwd(), main_path=getattr(main, "__file__", None) or "",
+                    main_package=getattr(main, "__package__", None) or "",
                     authkey=bytes(current_process().authkey),
                     preload=[name for name in PRELOADABLE if name in sys.modules])  # fmt: skip

@@ -158,6 +158,7 @@ class Worker:
         except OSError:
             pass
         adopt_main(hello.main_path)
+        sys.modules["__main__"].__package__ = hello.main_package or None
         sys.argv = [hello.main_path]
         sys.stdout = TaskOutput(self, sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
         sys.stderr = TaskOutput(self, sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors)

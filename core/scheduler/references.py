@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from ..ids import NO_EXTENT, ObjectId
 from .entries import Entry, Extra, Foreign
 
-
 #: How many objects that were passed on are remembered. One that comes back after so many others counts as released;
 #: an entry costs about 100 bytes.
 PASSED_ON_KEPT = 1 << 16

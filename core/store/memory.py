@@ -84,7 +84,7 @@ class Mapping:
             raise _last_error("mmap")
 
     def __del__(self, _munmap: Any = _libc.munmap) -> None:
-        if self.address:
+        if getattr(self, "address", 0):  # an interrupt may have ended __init__ before it was there
             _munmap(self.address, self.nbytes)
 
     def array(self, offset: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:

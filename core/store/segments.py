@@ -187,7 +187,8 @@ class SegmentReader:
         """Return the stream and the buffers of a stored object, without a copy when it has 64 KiB or more.
 
         Views are read-only; ``writable`` makes those of buffers that were writable copy-on-write views, whose
-        changes nobody else sees: an extent has one of them at a time, others are copied out. The caller holds a pin for each call; ``collect`` gives it back.
+        changes nobody else sees: an extent has one of them at a time, others are copied out. The caller holds a pin for
+        each call; ``collect`` gives it back.
 
         Raises:
             KeyError: the segment was not added.

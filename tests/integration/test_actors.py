@@ -119,3 +119,7 @@ def test_unknown_method_and_direct_calls_are_refused() -> None:
         counter.add(1)
     with pytest.raises(TypeError, match="remote"):
         outboard.remote(Counter)(1)
+
+
+def test_call_on_a_handle_that_nobody_keeps() -> None:
+    assert outboard.get(outboard.remote(Counter).remote(4).add.remote(1), timeout=20) == 5

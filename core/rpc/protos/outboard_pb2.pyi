@@ -298,13 +298,14 @@ class Grant(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ["authkey", "cwd", "incarnation", "main_path", "pid", "preload", "protocol", "python", "release", "role", "sys_path", "worker"]
+    __slots__ = ["authkey", "cwd", "incarnation", "main_package", "main_path", "pid", "preload", "protocol", "python", "release", "role", "sys_path", "worker"]
     class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     AUTHKEY_FIELD_NUMBER: _ClassVar[int]
     CLIENT: Hello.Role
     CWD_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    MAIN_PACKAGE_FIELD_NUMBER: _ClassVar[int]
     MAIN_PATH_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     PRELOAD_FIELD_NUMBER: _ClassVar[int]
@@ -318,6 +319,7 @@ class Hello(_message.Message):
     authkey: bytes
     cwd: str
     incarnation: int
+    main_package: str
     main_path: str
     pid: int
     preload: _containers.RepeatedScalarFieldContainer[str]
@@ -327,7 +329,7 @@ class Hello(_message.Message):
     role: Hello.Role
     sys_path: _containers.RepeatedScalarFieldContainer[str]
     worker: int
-    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., role: _Optional[_Union[Hello.Role, str]] = ..., worker: _Optional[int] = ..., preload: _Optional[_Iterable[str]] = ..., sys_path: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., main_path: _Optional[str] = ..., authkey: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., role: _Optional[_Union[Hello.Role, str]] = ..., worker: _Optional[int] = ..., preload: _Optional[_Iterable[str]] = ..., sys_path: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., main_path: _Optional[str] = ..., main_package: _Optional[str] = ..., authkey: _Optional[bytes] = ...) -> None: ...
 
 class Hold(_message.Message):
     __slots__ = ["objects", "position"]
