@@ -45,7 +45,8 @@ QUESTIONS = (Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKE
 TURN_SECONDS = 0.05
 
 
-#: Kinds looked at after each event to see whether their tasks have ended; more would delay an event, fewer their end.
+#: Kinds found to have tasks left after which an event looks no further for ones that have none; the others' turn comes
+#: with later events, of which those tasks bring some. More would delay an event, fewer their end.
 RETIRED_AT_A_TIME = 16
 
 
@@ -318,11 +319,13 @@ class Client:
     def _drop_retired(self) -> None:
         """Forget kinds of which no task is left, and tell the node of those it knows."""
         announced = []
-        for _ in range(min(len(self.retired), RETIRED_AT_A_TIME)):
+        needed = 0
+        while needed < min(len(self.retired), RETIRED_AT_A_TIME):
             made = self.retired.popleft()
             kind = made.kind
             if self.encoding[kind.id] or not self.owner.drop_kind(kind):
                 self.retired.append(made)
+                needed += 1
                 continue
             del self.encoding[kind.id]
             self.kind_binding.pop(kind.id, None)

@@ -256,8 +256,8 @@ class Chunk:
         return [function(item) for item in items]
 
 
-#: Seconds that a fork waits for another thread that is starting an engine. A child forked in the middle of a start would
-#: inherit half-imported modules and a half-open connection; one that waits as long as a start may take is as safe.
+#: Seconds that a fork waits for another thread that is starting an engine: as long as a start may take. A child forked
+#: in the middle of one would inherit half-imported modules and a half-open connection.
 FORK_PATIENCE = 30.0
 
 _lock = threading.RLock()

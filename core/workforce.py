@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .node import Node, Peer
 
 SIGKILL = 9
+
+#: A node whose template ended more often than this within so many seconds cannot start workers and ends.
+TEMPLATE_ENDS, TEMPLATE_ENDS_SECONDS = 5, 10.0
 
 #: Seconds after which a worker that had not begun a cancelled task is looked at again.
 LOOK_AGAIN_SECONDS = 0.02
@@ -64,6 +68,7 @@ class Workforce:
         self.places: dict[int, Hand] = {}
         self.bindings: dict[tuple[int, int], bytes] = {}
         self.deaths: dict[int, pb.Death] = {}
+        self.template_ends: list[float] = []
         self.folder = boot.folder
         self.template_pid = boot.template_pid
         self.template = self._handle(boot.template_control)
@@ -226,6 +231,12 @@ class Workforce:
     def _on_template_lost(self) -> None:
         """Its workers die with it (parent-death signal); a new one is started from a fresh interpreter."""
         if self.node.ending:
+            return
+        now = self.node.now()
+        self.template_ends = [end for end in self.template_ends if now - end < TEMPLATE_ENDS_SECONDS] + [now]
+        if len(self.template_ends) > TEMPLATE_ENDS:
+            print("outboard: the process that starts workers ends again and again; the node gives up", file=sys.stderr)
+            self.node.end()
             return
         try:
             os.waitpid(self.template_pid, 0)

@@ -210,6 +210,6 @@ class Items:
             self._refs.drop(oid)
 
     def _forget_answered(self, array: Array) -> None:
-        if array.disposed and not array.outstanding():
-            if self._books.arrays.pop(array.stream, None) is not None:
-                array.kind.opened -= 1
+        is_over = array.disposed and not array.outstanding()
+        if is_over and self._books.arrays.pop(array.stream, None) is not None:
+            array.kind.opened -= 1
