@@ -32,7 +32,7 @@ from .values import Encoded, Input
 #: closed (what they wait for then fails) and after it.
 FAREWELL_SECONDS = 1.0
 
-#: Retries of a Pool's call after the loss of its machine; plain tasks follow `max_retries` (protocol 4).
+#: Retries of a Pool's call after the loss of its machine; plain tasks follow `max_retries`.
 MACHINE_RETRIES = 3
 
 
@@ -495,7 +495,7 @@ class NativeBinding(Binding):
 
 
 def _machine_retries(options: TaskOptions, binding: Binding | None) -> int:
-    """How often a call runs again whose machine was lost (protocol 4): an actor's never does, its state is gone."""
+    """How often a call runs again whose machine was lost: an actor's never does, its state is gone."""
     if isinstance(binding, NativeBinding) and not binding.ordered:
         return MACHINE_RETRIES
     return options.max_retries

@@ -14,7 +14,7 @@ from .rpc.codec import Frame
 if TYPE_CHECKING:
     from .client import Client
 
-#: Seconds a task may wait for an object before it gives back its CPUs (protocol 6).
+#: Seconds a task may wait for an object before it gives back its CPUs.
 BLOCKED_AFTER = 0.001
 
 #: Seconds after which a blocked task looks again; any length will do.

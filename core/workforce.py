@@ -209,7 +209,7 @@ class Workforce:
             self.deaths.pop(next(iter(self.deaths)))
 
     def _bury(self, hand: Hand, death: pb.Death, *, machine_lost: bool) -> None:
-        """Find out what the dead worker had finished, was running and had not begun (protocol 5)."""
+        """Find out what the dead worker had finished, was running and had not begun."""
         node = self.node
         hand.link.drain()
         hand.out.drain()

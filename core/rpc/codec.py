@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<IBBHQ")
 HEADER_NBYTES = HEADER.size
 
-#: Bytes of a frame with its header. Larger: fewer parts, but control frames wait longer behind one. protocol.md 1.
+#: Bytes of a frame with its header. Larger: fewer parts, but control frames wait longer behind one.
 MAX_FRAME = 256 * 1024
 MAX_BODY = MAX_FRAME - HEADER_NBYTES
 

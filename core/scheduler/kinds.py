@@ -21,7 +21,7 @@ COUNTED_NBYTES = 4096
 #: Tasks per kind that may be outstanding whatever their bytes, so that one huge argument cannot stop the flow.
 OUTSTANDING_MIN = 4
 
-#: When so many runs of a function in a row ended with their worker, it is not tried again (protocol 4).
+#: When so many runs of a function in a row ended with their worker, it is not tried again.
 POISON_DEATHS = 10
 
 
