@@ -189,9 +189,13 @@ class Inbox:
         client.dropped.extend(adoption.oid for adoption in adoptions if adoption.borrower == client.incarnation)
 
     def _on_owner_lost(self, body: bytes, fds: tuple[int, ...]) -> None:
-        lost = pb.Peer.FromString(body).incarnation
+        lost = pb.Peer.FromString(body)
+        mark = OwnerLostMark(lost.incarnation)
         self._client.failures += 1
-        self._client.owner.on_owner_lost(lost, OwnerLostMark(lost))
+        if lost.HasField("ref"):
+            self._client.owner.on_object_lost(ObjectId(lost.ref.owner, lost.ref.seq), mark)
+        else:
+            self._client.owner.on_owner_lost(lost.incarnation, mark)
 
     def _on_log(self, body: bytes, fds: tuple[int, ...]) -> None:
         self.lines.append(pb.Log.FromString(body))

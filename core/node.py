@@ -401,7 +401,9 @@ class Node:
         adopt = pb.Adopt.FromString(body)
         self.store.announce(peer, adopt.announced)
         self._adopt(peer, adopt.adopted, destination)
-        self.send(destination, Frame.ADOPT, body)
+        owners = {self.adopted.get(ObjectId(a.ref.owner, a.ref.seq), destination) for a in adopt.adopted}
+        for owner in owners | {destination}:  # who passed it further on may wait for the value itself
+            self.send(owner, Frame.ADOPT, body)
 
     def _on_borrow(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         self._tell_owner(peer, Frame.BORROW, body, destination)
@@ -421,8 +423,11 @@ class Node:
         ask = pb.Ask.FromString(body)
         peer.shares = True
         owner = self.adopted.get(ObjectId(ask.ref.owner, ask.ref.seq), destination)
-        if owner == peer.incarnation or not self.send(owner, Frame.ASK, body):
-            self.send(peer.incarnation, Frame.OWNER_LOST, pb.Peer(incarnation=ask.ref.owner).SerializeToString())
+        if owner == peer.incarnation:
+            return  # it passed to the asker while the question was on its way, and so does its value
+        if not self.send(owner, Frame.ASK, body):
+            lost = pb.Peer(incarnation=ask.ref.owner, ref=ask.ref)
+            self.send(peer.incarnation, Frame.OWNER_LOST, lost.SerializeToString())
 
     def _on_answer(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         answer = pb.Answer.FromString(body)

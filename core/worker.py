@@ -361,7 +361,9 @@ class Worker:
         """An object that was pending when it was handed over has its value; under the client's lock."""
         adoption = self._adoption(oid, entry)
         adoption.borrower = 0  # it has been told of us already, and perhaps that we refer to it no more
-        adopt = pb.Adopt(adopted=[adoption], announced=self.unannounced(adoption.value))
+        adopt = pb.Adopt(adopted=[adoption, *self.adoptions(list(entry.contained), entry.handed_to)])
+        for adopted in adopt.adopted:
+            adopt.announced.extend(self.unannounced(adopted.value))
         self.link.send(Frame.ADOPT, adopt.SerializeToString(), entry.handed_to)
 
     def unannounced(self, value: bytes) -> list[pb.Descriptor]:
@@ -383,12 +385,14 @@ class Worker:
         client.flush()
 
     def _finish_children(self) -> None:
-        """Before the process ends by itself: wait for what its tasks started and passed on while it ran."""
+        """Before the process ends by itself: wait for what its tasks started, and for what they passed on."""
+        self.client.turns.wait(self.has_finished_children)
+
+    def has_finished_children(self) -> bool:
+        """Whether all that tasks started here has ended, and all that they passed on has its value."""
         owner = self.client.owner
-        tables = owner.refs.owned, owner.refs.foreign
-        self.client.turns.wait(
-            lambda: not any(e.handed_to is not None and e.value is None for table in tables for e in table.values())
-        )
+        passed_on = (e for t in (owner.refs.owned, owner.refs.foreign) for e in t.values() if e.handed_to is not None)
+        return not owner.unanswered and all(e.value is not None for e in passed_on)
 
 
 class PacketPart:

@@ -89,10 +89,21 @@ class Borrowing:
                     self._refs.settle(oid, self._refs.foreign[oid])
 
     def on_owner_lost(self, incarnation: int, mark: Any) -> None:
-        """A process is gone: what it had not told us of its objects it never will."""
+        """A process is gone: what it had not told us of its objects it never will.
+
+        What we only borrowed may have passed to another process: it is asked for again, where it was asked for.
+        """
         for oid, foreign in list(self._refs.foreign.items()):
             if oid.owner == incarnation and foreign.value is None:
-                self._set_value(oid, mark, None)
+                if foreign.adopted:
+                    self._set_value(oid, mark, None)
+                elif foreign.asked:
+                    foreign.asked = False
+                    self._settling.ask(oid)
+
+    def on_object_lost(self, oid: ObjectId, mark: Any) -> None:
+        """Nobody can answer for a borrowed object any more."""
+        self._set_value(oid, mark, None)
 
     def on_node_lost(self, mark: Any) -> None:
         """No answer will come, and what was stored is gone."""

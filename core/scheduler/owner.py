@@ -294,6 +294,10 @@ class Owner:
         """Objects pass into our ownership, in any order; with ourselves as borrower nothing passes."""
         self._borrowing.on_adopted(adoptions)
 
+    def on_object_lost(self, oid: ObjectId, mark: Any) -> None:
+        """Nobody can answer for a borrowed object any more."""
+        self._borrowing.on_object_lost(oid, mark)
+
     def on_owner_lost(self, incarnation: int, mark: Any) -> None:
         """A process is gone: what it had not told us of its objects it never will."""
         self._borrowing.on_owner_lost(incarnation, mark)

@@ -96,8 +96,7 @@ class WorkerProcess(Process):
             self.has_packet = False
         self.calls.drop_all()
         self.client.flush()
-        owned = self.client.owner.refs.owned
-        yield from self.wait(lambda: not any(e.handed_to is not None and e.value is None for e in owned.values()))
+        yield from self.wait(self.driver.has_finished_children)
 
     def _serve(self, packet: bytes) -> Program:
         submit = pb.Submit.FromString(packet)

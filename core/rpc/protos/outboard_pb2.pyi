@@ -547,10 +547,12 @@ class Parcel(_message.Message):
     def __init__(self, stream: _Optional[bytes] = ..., stored: _Optional[_Union[Descriptor, _Mapping]] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., refs: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., inputs: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Peer(_message.Message):
-    __slots__ = ["incarnation"]
+    __slots__ = ["incarnation", "ref"]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REF_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
-    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
+    ref: Ref
+    def __init__(self, incarnation: _Optional[int] = ..., ref: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
 class Reclaim(_message.Message):
     __slots__ = ["extents"]

@@ -207,15 +207,26 @@ def test_task_waits_for_a_borrowed_input(program: Any, value: bytes) -> None:
     assert program.value(index) == value and program.take_commands() == [Release(theirs(1), None)]
 
 
-def test_lost_owner_fails_what_had_not_been_answered(program: Any) -> None:
+def test_what_a_lost_owner_had_not_answered_is_asked_again_for_it_may_have_passed_on(program: Any) -> None:
     first, second, other = borrowed(program, 1), borrowed(program, 2), ObjectId(THIRD, 1)
     program.on_answered(first, VALUE, None)
     program.refs.hold(other)
     index = program.owner.submit(program.kind, b"call", (second,))
+    program.commands()
     program.on_owner_lost(OTHER, LOST)
     foreign = program.refs.foreign
-    assert (foreign[first].value, foreign[second].value, foreign[other].value) == (VALUE, LOST, None)
+    assert program.commands() == [Ask(second)]
+    assert (foreign[first].value, foreign[second].value, foreign[other].value) == (VALUE, None, None)
+    program.owner.on_object_lost(second, LOST)
     assert program.value(index) == LOST
+
+
+def test_lost_owner_fails_what_it_had_handed_over_unfinished(program: Any) -> None:
+    oid = theirs(1)
+    program.owner.on_adopted([Adopted(oid, None, None, 0)])
+    program.refs.hold(oid)
+    program.on_owner_lost(OTHER, LOST)
+    assert program.refs.foreign[oid].value == LOST
 
 
 def test_lost_node_fails_borrowed_objects(program: Any) -> None:
