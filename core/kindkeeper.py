@@ -65,6 +65,7 @@ class KindKeeper:
         client.check_open()
         kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=max(1, options.num_returns),
                                      machine_retries=self._machine_retries(options, binding))  # fmt: skip
+        kind.writable = writable
         client.hold_encoded(encoded)
         client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding_id, function=encoded.body, name=name,
                                         resources=options.demand(), num_returns=options.num_returns,

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from . import engine as engines
@@ -48,7 +49,7 @@ class NativeEngine:
         self._bindings: dict[int, NativeBinding] = {}  # whose workers are not all gone
         self._binding_count = 0
         self._callbacks = CallbackThread()
-        self._watched: dict[ObjectId, list[Callable[[Completion], None]]] = {}
+        self._watched: dict[ObjectId, list[tuple[Callable[[Completion], None], bool]]] = {}
         self._arrays: weakref.WeakValueDictionary[int, NativeArray] = weakref.WeakValueDictionary()
         self._ended_arrays: deque[Array] = deque()
         client.on_settled = self._settled
@@ -99,7 +100,7 @@ class NativeEngine:
             missing = sum(entry.value is None for entry in entries)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} objects did not come within {timeout} s")
         self._raise_failure(entries)
-        return [self._value(entry.value) for entry in entries]
+        return [self._value(entry) for entry in entries]
 
     def _get_one(self, ref: ObjectRef, deadline: float | None) -> Any:
         owned = self.client.owner.refs.owned
@@ -108,8 +109,7 @@ class NativeEngine:
             entry = self._entry(ref)
         if entry.value is None and not self.client.turns.wait(lambda: entry.value is not None, deadline):
             raise errors.GetTimeoutError(f"{ref!r} did not come in time")
-        value = entry.value
-        return self._value(value)
+        return self._value(entry)
 
     def _entry(self, ref: ObjectRef) -> Any:
         """Find what a reference names; an object of another owner is asked for."""
@@ -133,19 +133,21 @@ class NativeEngine:
                 client.owner.ask(oid)
         return entry
 
-    def _value(self, value: Any) -> Any:
-        if type(value) is not bytes or value[0] != 0x80:
-            _raise_if_failed(value)
-        return self.decode(value)
+    def _value(self, entry: Any) -> Any:
+        value = entry.value
+        if type(value) is bytes and value[0] == 0x80:
+            return self.decode(value)
+        _raise_if_failed(value)
+        return self.decode(value, writable=_is_writable(entry))
 
-    def decode(self, value: bytes) -> Any:
-        """Rebuild a value from value bytes that are no error.
+    def decode(self, value: bytes, *, writable: bool = False) -> Any:
+        """Rebuild a value from value bytes that are no error; `writable` as in `Engine.open_array`.
 
         Raises:
             SerializationError: it raised an exception, or SystemExit, when it was rebuilt.
         """
         try:
-            return self.client.values.decode(value)
+            return self.client.values.decode(value, writable=writable)
         except errors.OutboardError:
             raise
         except (Exception, SystemExit) as error:
@@ -196,24 +198,27 @@ class NativeEngine:
             if entry.value is None:
                 entry.watched = True
                 self.client.owner.refs.hold(oid)  # the value is needed although the program may drop its reference
-                self._watched.setdefault(oid, []).append(callback)
+                self._watched.setdefault(oid, []).append((callback, _is_writable(entry)))
                 self.client.background.nudge()
                 return
-        self._callbacks.call(lambda: callback(self._completion(0, entry.value)))
+        self._callbacks.call(lambda: callback(self._completion(0, entry.value, _is_writable(entry))))
 
     def _settled(self, oid: ObjectId, value: Any) -> None:
         """A watched object has its value; under the client's lock."""
         callbacks = self._watched.pop(oid, [])
-        for callback in callbacks:
-            self._callbacks.call(lambda callback=callback: callback(self._completion(0, value)))  # type: ignore[misc]
+        for callback, writable in callbacks:
+            self._callbacks.call(partial(self._call_back, callback, value, writable))
             self._callbacks.call(lambda: self.dropped.append(oid))
 
-    def _completion(self, index: int, value: Any) -> Completion:
+    def _call_back(self, callback: Callable[[Completion], None], value: Any, writable: bool) -> None:
+        callback(self._completion(0, value, writable))
+
+    def _completion(self, index: int, value: Any, writable: bool = False) -> Completion:
         try:
             error = as_exception(value)
             if error is not None:
                 return Completion(index, False, error)
-            return Completion(index, True, self.decode(value))
+            return Completion(index, True, self.decode(value, writable=writable))
         except Exception as error:
             return Completion(index, False, error)
 
@@ -310,7 +315,7 @@ class NativeEngine:
                 kind = self._find_kind(function, options, binding, writable=writable)
             record = self.client.owner.open_array(kind)
             self.client.array_items[record.stream] = []
-        array = NativeArray(self, record)
+        array = NativeArray(self, record, writable=writable)
         self._arrays[record.stream] = array
         return array
 
@@ -499,6 +504,11 @@ def _machine_retries(options: TaskOptions, binding: Binding | None) -> int:
     if isinstance(binding, NativeBinding) and not binding.ordered:
         return MACHINE_RETRIES
     return options.max_retries
+
+
+def _is_writable(entry: Any) -> bool:
+    """Whether an object is the result of a Pool's call, whose program expects to be able to write to it."""
+    return isinstance(entry, machine.Task) and entry.kind.writable
 
 
 class _AllReady:

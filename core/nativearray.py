@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class NativeArray:
     """See `TaskArray`."""
 
-    def __init__(self, engine: NativeEngine, record: Array) -> None:
+    def __init__(self, engine: NativeEngine, record: Array, *, writable: bool = False) -> None:
         self._engine = engine
+        self._writable = writable
         self._record = record
         self._items = engine.client.array_items[record.stream]
         self._closed = False
@@ -109,7 +110,7 @@ class NativeArray:
         return completions
 
     def _take_large(self, index: int, value: bytes) -> Completion:
-        completion = self._engine._completion(index, value)
+        completion = self._engine._completion(index, value, self._writable)
         client = self._engine.client
         with shield, client.lock:
             extra = self._record.extras.pop(index, None)

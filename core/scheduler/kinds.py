@@ -32,7 +32,8 @@ class Kind:
     """
 
     __slots__ = ("arrays", "credit", "deaths", "dropped", "id", "machine_retries", "name", "nbytes", "opened",
-                 "outstanding", "process_retries", "ready", "refused", "stride", "unready", "wanted")  # fmt: skip
+                 "outstanding", "process_retries", "ready", "refused", "stride", "unready", "wanted",
+                 "writable")  # fmt: skip
 
     def __init__(self, id: int, name: str, *, process_retries: int, machine_retries: int, stride: int, credit: int):
         self.id = id
@@ -45,6 +46,7 @@ class Kind:
         self.nbytes = 0  # of what is outstanding
         self.wanted = 0  # tasks that the node knows to wait beyond the credit; reckoned on both sides alike
         self.deaths = 0  # runs in a row that ended with their worker
+        self.writable = False  # results, too, are copies that may be written to
         self.refused: Any = None  # mark of why none of them will run
         self.dropped = False  # nothing of it was left, and both sides have forgotten it
         self.opened = 0  # arrays that are not disposed of and answered for

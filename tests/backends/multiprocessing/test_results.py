@@ -142,3 +142,12 @@ def test_many_threads_may_wait_for_one_result(pool_class: Any) -> None:
             for thread in threads:
                 thread.join()
     assert got == [list(range(50))] * 4 + [3] * 4
+
+
+@pytest.mark.parametrize("length", [100, 8191, 8192, 300_000])
+def test_results_are_writable_however_large(pool_class: Any, length: int) -> None:
+    numpy = pytest.importorskip("numpy")
+    with pool_class(2) as p:
+        for array in (p.apply(numpy.zeros, (length,)), *p.map(numpy.zeros, [length] * 2, chunksize=1)):
+            array[1] = 7
+            assert array.sum() == 7
