@@ -42,6 +42,7 @@ class Background:
         self._serve, self._flush, self._is_reading = serve, flush, is_reading
         self._thread: threading.Thread | None = None
         self._wake_r = self._wake_w = -1
+        self._pipe = threading.RLock()
         self.state = State.PARKED
         self.visits = 0  # waits begun, counted by the waiters
         self._nudged = False
@@ -70,15 +71,21 @@ class Background:
             self._wake()
             if thread is not threading.current_thread():
                 thread.join()
-            os.close(self._wake_r)
-            os.close(self._wake_w)
+            self._close_pipe()
 
     def abandon(self) -> None:
         """Forget the thread in a forked child, where it does not exist."""
         if self._thread is not None:
             self._thread = None
-            os.close(self._wake_r)
-            os.close(self._wake_w)
+            self._pipe = threading.RLock()  # the old one may be held by a thread that is not here
+            self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        """Close the wake-up pipe; whoever wakes us late must not write to what gets its number next."""
+        with self._pipe:
+            for fd in (self._wake_r, self._wake_w):
+                os.close(fd)
+            self._wake_r = self._wake_w = -1
 
     def nudge(self) -> None:
         """Ask for a flush, once until it happened."""
@@ -98,11 +105,12 @@ class Background:
             self._wake()
 
     def _wake(self) -> None:
-        if self._thread is not None or self._stopping:
-            try:
-                os.write(self._wake_w, b"!")
-            except (BlockingIOError, OSError):
-                pass  # full: it is awake already
+        with self._pipe:
+            if self._wake_w >= 0:
+                try:
+                    os.write(self._wake_w, b"!")
+                except BlockingIOError:
+                    pass  # full: it is awake already
 
     def _run(self) -> None:
         poller = select.poll()

@@ -132,7 +132,9 @@ def _binding(mark: outcomes.BindingMark) -> BaseException:
         if error is not None:
             return error
     if mark.death is not None and mark.death.pid:
-        return _lost(outcomes.LostMark(outcomes.LostCause.BINDING, f"initializer of {mark.label}", None, 1, mark.death))
+        return _lost(
+            outcomes.LostMark(outcomes.LostCause.BINDING, mark.label or "the workers of a pool", None, 1, mark.death)
+        )
     return errors.TaskCancelledError(f"the workers of {mark.label or 'the pool'} were let go before it ran")
 
 

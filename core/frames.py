@@ -15,15 +15,23 @@ from .values import Encoded
 _EMPTY: tuple[Any, ...] = ()
 
 
+#: Bytes that may pass through one reused message: what is deleted from a message stays in its memory until it goes.
+REUSE_NBYTES = 64 << 10
+
+
 class SubmitBuilder:
     """Builds SUBMIT frames. Not thread-safe: used under the client's lock."""
 
     def __init__(self) -> None:
         self._lone = pb.Submit()
         self._lone.intervals.add()
+        self._passed = 0
 
     def lone(self, kind: Kind, first: int, attempt: int, call: bytes) -> bytes:
         """One plain task without stored inputs, the commonest message of all; reuses one message object."""
+        self._passed += len(call)
+        if self._passed > REUSE_NBYTES:
+            self.__init__()  # type: ignore[misc]
         interval = self._lone.intervals[0]
         interval.kind = kind.id
         interval.first = first

@@ -24,6 +24,7 @@ from . import forks
 from .client import Client
 from .errors import StoreFullError
 from .failures import as_exception, encode_error
+from .frames import REUSE_NBYTES
 from .ids import ObjectId, item_object
 from .interrupts import shield
 from .native import NativeEngine
@@ -104,6 +105,12 @@ class Worker:
         self.preload: list[str] = []
         self.printed = False
         self.client: Client
+        self.lone = pb.Finished()
+        self.renew_lone()
+
+    def renew_lone(self) -> None:
+        """Make the message for whole packets anew, which frees what passed through the old one."""
+        self.passed = 0
         self.lone = pb.Finished(packet_done=True)
         self.lone.done.add()
 
@@ -502,6 +509,9 @@ class PacketPart:
         if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
             client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
         now = time.perf_counter()
+        worker.passed += sum(map(len, self.values))
+        if worker.passed > REUSE_NBYTES:
+            worker.renew_lone()
         finished = worker.lone
         if not is_done or self.announced or self.contained:
             finished = pb.Finished(packet_done=is_done)

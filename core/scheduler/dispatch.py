@@ -337,6 +337,8 @@ class Dispatch:
         self._leases.bury(dead)
         for nested in list(dead.clients):
             self._losses.drop_client(nested)
+        if binding.spec.ordered and not binding.is_refusing and dead.given:
+            self._losses.fail_binding(binding, b"", worker)  # what the next process began with would not be its state
         if binding.start_deaths >= START_DEATHS:
             self._losses.give_up(binding, worker)
         self._leases.settle(binding)

@@ -350,15 +350,17 @@ def test_ordered_binding_is_one_worker_in_order_of_arrival() -> None:
     assert ran == [1, 2, 3, 4] and len(node.dispatch.snapshot().workers) == 1
 
 
-def test_tasks_of_a_dead_ordered_worker_keep_their_order() -> None:
+def test_death_of_an_ordered_worker_fails_all_that_waits_for_it() -> None:
     node = Node(2)
     bound(node, ordered=True)
     node.finish(packets(node.start(node.submit(1, 2)))[0], 1e-3)
     sent = packets(node.submit(4, 2))
     commands = node.on_worker_died(1, [p.packet for p in sent[1:]], (ROOT, 0, 2), False, 0.0)
-    assert lost(commands) == [(LostCause.PROCESS, [2])]
-    again = packets(node.start(commands))
-    assert [i for p in again for i in indices(p)] == [3, 4, 5][: len(again)]
+    first, *rest = lost(commands)
+    assert first == (LostCause.PROCESS, [2])
+    assert {cause for cause, _ in rest} == {LostCause.BINDING}
+    assert sorted(i for _, indices_ in rest for i in indices_) == [3, 4, 5]
+    assert not packets(node.start(commands))
 
 
 # -- GPUs
