@@ -23,6 +23,9 @@ class SubmitBuilder:
     """Builds SUBMIT frames. Not thread-safe: used under the client's lock."""
 
     def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
         self._lone = pb.Submit()
         self._lone.intervals.add()
         self._passed = 0
@@ -31,7 +34,7 @@ class SubmitBuilder:
         """One plain task without stored inputs, the commonest message of all; reuses one message object."""
         self._passed += len(call)
         if self._passed > REUSE_NBYTES:
-            self.__init__()  # type: ignore[misc]
+            self._renew()
         interval = self._lone.intervals[0]
         interval.kind = kind.id
         interval.first = first

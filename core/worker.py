@@ -1,8 +1,8 @@
 """The worker: runs one task at a time, and owns what its tasks submit.
 
 It blocks on its claim socket. A packet holds intervals of one kind; the word in the board names the item being run, and
-the results of a packet go out as one message before the next packet is taken (earlier ones as soon as the packet has
-lasted `PART_SECONDS`, so that a slow item does not hold back what was done before it).
+the results of a packet go out as one message before the next packet is taken, or in parts: after each item that ends
+when more than `PART_SECONDS` have passed. Nothing is sent while an item runs, so a slow one holds back those before it.
 """
 
 from __future__ import annotations
