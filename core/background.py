@@ -47,6 +47,12 @@ class Background:
         self.visits = 0  # waits begun, counted by the waiters
         self._nudged = False
         self._stopping = False
+        self._watched = -1
+        self._on_ready: Callable[[], None] | None = None
+
+    def watch(self, fileno: int, on_ready: Callable[[], None]) -> None:
+        """Call `on_ready` whenever this descriptor is readable; before the thread is started."""
+        self._watched, self._on_ready = fileno, on_ready
 
     def start(self) -> None:
         """Start the thread unless it runs."""
@@ -115,6 +121,8 @@ class Background:
     def _run(self) -> None:
         poller = select.poll()
         poller.register(self._wake_r, select.POLLIN)
+        if self._watched >= 0:
+            poller.register(self._watched, select.POLLIN)
         armed = False
         while not self._stopping:
             self.state = State.PARKED  # before looking, so that a waiter who leaves now sees it and wakes us
@@ -140,6 +148,8 @@ class Background:
         if self._nudged:
             self._nudged = False
             self._flush()
+        if self._on_ready is not None and any(fd == self._watched for fd, _ in events):
+            self._on_ready()
         if any(fd == self._fileno for fd, _ in events) and not self._is_reading() and not self._serve():
             return False
         if woken and self.visits:
@@ -149,9 +159,10 @@ class Background:
     def _lull(self) -> None:
         """Stay off the link while short waits follow each other."""
         self.state = State.LULL
+        own = [self._wake_r] if self._watched < 0 else [self._wake_r, self._watched]
         while not self._stopping:
             visits = self.visits
-            ready, _, _ = select.select([self._wake_r], [], [], LULL_SECONDS)
+            ready, _, _ = select.select(own, [], [], LULL_SECONDS)
             if ready or visits == self.visits:
                 break
         self.visits = 0

@@ -89,7 +89,7 @@ class Node:
         self.totals = totals
         memory = settings.get("store_memory", 0.3)
         self.memory_nbytes = memory_limit_nbytes()
-        budget = int(memory * self.memory_nbytes if memory <= 1 else memory)
+        budget = int(memory * self.memory_nbytes) if isinstance(memory, float) else memory
         self.dispatch = Dispatch(totals, initial_credit=INITIAL_CREDIT)
         self.store = NodeStore(self, budget)
         self.workforce = Workforce(self, boot)
@@ -356,6 +356,9 @@ class Node:
                 seconds += d.seconds
             self.workforce.packet_reported(peer.worker, finished)
             self.dispatch.on_finished(peer.worker, finished.packet, done, seconds, finished.packet_done, self.now())
+            if finished.given_back:
+                rest = self.dispatch.on_given_back(peer.worker, finished.packet, finished.given_back, self.now())
+                self.workforce.unpin(peer.worker, rest)
         if owner is None:
             self.store.free_orphans(finished)
 

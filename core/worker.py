@@ -1,8 +1,7 @@
 """The worker: runs one task at a time, and owns what its tasks submit.
 
 It blocks on its claim socket. A packet holds intervals of one kind; the word in the board names the item being run, and
-the results of a packet go out as one message before the next packet is taken, or in parts: after each item that ends
-when more than `PART_SECONDS` have passed. Nothing is sent while an item runs, so a slow one holds back those before it.
+the results of a packet go out before the next packet is taken (`packetpart.py`).
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ import select
 import signal
 import sys
 import threading
-import time
+from collections import deque
 from types import FrameType
 from typing import Any, BinaryIO
 
 from . import engine as engines
 from . import forks
 from .client import Client
-from .errors import StoreFullError
 from .failures import as_exception, encode_error
-from .frames import REUSE_NBYTES
-from .ids import ObjectId, item_object
+from .ids import ObjectId
 from .interrupts import shield
 from .native import NativeEngine
+from .packetpart import PacketPart
+from .process.alarm import Alarm
 from .process.birth import flush_streams
 from .process.board import Board, Slot
 from .process.lifetime import CANCEL_SIGNAL
@@ -39,24 +38,15 @@ from .scheduler.entries import is_adopted
 from .scheduler.owner import Task
 from .store import serialize
 from .store.main_module import adopt_main
-from .values import INLINE_MAX, Input
+from .values import Input
 
 loads = pickle.loads
-dumps_small = serialize.dumps_small
 
 #: Bytes of one packet at most; the claim socket's buffer is larger.
 PACKET_MAX = 1 << 20
 
 #: Seconds that the children of a cancelled task get to end when they are interrupted.
 CHILD_KILL_SECONDS = 1.0
-
-#: Seconds after which results of a packet that is still being run are sent.
-PART_SECONDS = 0.002
-
-#: Bytes of results after which they are sent, and beyond which further results of one task go to the store, but for
-#: those not above `CROWDED_INLINE_MAX`. Larger makes fewer messages, smaller keeps less in sockets.
-PART_NBYTES = 1 << 20
-CROWDED_INLINE_MAX = 4 << 10
 
 
 class TaskInterrupt(BaseException):
@@ -105,6 +95,10 @@ class Worker:
         self.preload: list[str] = []
         self.printed = False
         self.client: Client
+        self.alarm = Alarm()
+        self.sending = threading.Lock()  # held while results are sent
+        self.watched: PacketPart | None = None  # what the alarm was set for
+        self.is_ordered = False  # later tasks must not run before earlier ones
         self.lone = pb.Finished()
         self.renew_lone()
 
@@ -145,6 +139,8 @@ class Worker:
         self.client.hand_over = self._hand_over_late
         self.client.on_kinds_dropped = self._forget_kinds
         self.client.on_interrupted = self._cancel_children
+        self.client.background.watch(self.alarm.fileno, self._on_alarm)
+        self.is_ordered = binding.ordered
         engine = NativeEngine(self.client)
         engines.install(engine)
         forks.watch(engine)
@@ -246,6 +242,19 @@ class Worker:
 
     # -- packets ------------------------------------------------------------------------------------------------------
 
+    def watch(self, part: PacketPart, seconds: float) -> None:
+        """Have a part reviewed by the background thread when it still runs in so many seconds."""
+        self.watched = part
+        if not self.client.background.running:
+            self.client.background.start()
+        self.alarm.set(seconds)
+
+    def _on_alarm(self) -> None:
+        self.alarm.clear()
+        part = self.watched
+        if part is not None:
+            part.review()
+
     def serve(self, packet: bytes) -> None:
         """Run the tasks of one packet and send their results."""
         submit = pb.Submit.FromString(packet)
@@ -253,10 +262,9 @@ class Worker:
             request = pb.GetPacket(packet=submit.packet).SerializeToString()
             submit = self.client.ask_node(Frame.GET_PACKET, request, Frame.PACKET)
         number, owner = submit.packet, submit.owner
-        intervals = submit.intervals
-        last = len(intervals) - 1
-        for position, interval in enumerate(intervals):
-            PacketPart(self, interval, owner, number, is_last=position == last).run()
+        intervals = deque(submit.intervals)
+        while intervals:
+            PacketPart(self, intervals.popleft(), owner, number, intervals).run()
         client = self.client
         if client.values.reader.ended or client.owner.commands or client.dropped:
             client.flush()
@@ -400,154 +408,6 @@ class Worker:
         owner = self.client.owner
         passed_on = (e for t in (owner.refs.owned, owner.refs.foreign) for e in t.values() if e.handed_to is not None)
         return not owner.unanswered and all(e.value is not None for e in passed_on)
-
-
-class PacketPart:
-    """Runs the items of one interval and sends their results, whole or in parts."""
-
-    __slots__ = ("announced", "array", "attempt", "calls", "contained", "first", "is_last", "kind", "mixed",
-                 "nbytes", "number", "owner", "sent_at", "stream", "stride", "values", "worker")  # fmt: skip
-
-    def __init__(self, worker: Worker, interval: pb.Interval, owner: int, number: int, *, is_last: bool) -> None:
-        self.worker = worker
-        self.owner = owner
-        self.number = number
-        self.is_last = is_last
-        self.stream = interval.stream
-        self.first = interval.first
-        self.kind = worker.kinds.get((owner, interval.kind)) or worker.fetch_kind(self, interval.kind)
-        self.stride = interval.stride
-        self.attempt = interval.attempt
-        self.array = interval.array
-        self.calls = list(interval.calls)
-        self.values: list[bytes] = []
-        self.announced: list[pb.Descriptor] = []
-        self.contained: list[ObjectId] = []
-        self.mixed = False
-        self.nbytes = 0  # of values, about
-        self.sent_at = 0.0
-
-    def run(self) -> None:
-        """Run every item."""
-        worker, kind = self.worker, self.kind
-        index, stride = self.first, self.stride
-        values, call_task, now = self.values, worker.call, time.perf_counter
-        plain = kind.num_returns == 1 or self.array
-        remaining = len(self.calls)
-        self.sent_at = now()
-        for call in self.calls:
-            ok, value = call_task(kind, self, index, call)
-            if ok and plain:
-                try:
-                    body = dumps_small(value)
-                except BaseException:  # SystemExit of the result's own pickling: told by the second try
-                    body = None
-                if body is not None and len(body) <= INLINE_MAX:
-                    values.append(body)
-                    self.nbytes += len(body)
-                else:
-                    self._encode(value, index)
-            elif ok:
-                self._split(value, index, kind.num_returns)
-            else:
-                self.mixed = True
-                values += [value] * stride
-                self.nbytes += len(value) * stride
-            value = None
-            index += stride
-            remaining -= 1
-            if remaining and (self.nbytes > PART_NBYTES or now() - self.sent_at > PART_SECONDS):
-                self._send(is_done=False)
-                values = self.values
-        self._send(is_done=self.is_last)
-
-    def _split(self, value: Any, index: int, num_returns: int) -> None:
-        """Spread the values of an iterable over a task's results."""
-        if num_returns == 0:
-            self.values.append(serialize.dumps_small(None) or b"")
-            return
-        try:
-            parts = list(value)
-            if len(parts) != num_returns:
-                raise ValueError(f"num_returns={num_returns}, but the task returned {len(parts)} values")
-        except BaseException as error:
-            self.mixed = True
-            self.values += [encode_error(error)] * num_returns
-            return
-        for position, part in enumerate(parts):
-            self._encode(part, index + position)
-
-    def _encode(self, value: Any, index: int) -> None:
-        client = self.worker.client
-        oid = item_object(self.owner, self.stream, index) if self.array else ObjectId(self.owner, index)
-        self.worker.is_encoding = True
-        try:
-            inline = INLINE_MAX if self.nbytes <= PART_NBYTES else CROWDED_INLINE_MAX
-            encoded = client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True, inline=inline)
-        except BaseException as error:
-            cause = pb.Error.RAISED if isinstance(error, StoreFullError) else pb.Error.RESULT_UNPICKLABLE
-            self.mixed = True
-            self.values.append(encode_error(error, cause, _short(value)))
-            return
-        finally:
-            self.worker.is_encoding = False
-        self.values.append(encoded.body)
-        self.nbytes += len(encoded.body)
-        self.mixed = self.mixed or encoded.body[0] != 0x80
-        self.announced += client.values.take_unannounced(encoded.objects)
-        for contained in encoded.refs:
-            client.hold(contained)  # until the owner has been told, see _send
-        self.contained += encoded.refs
-
-    def _send(self, *, is_done: bool) -> None:
-        worker = self.worker
-        client = worker.client
-        if not self.values and not is_done:
-            return
-        if client.closed_mark is not None:
-            worker.leave_fork(None)
-        if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
-            client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
-        now = time.perf_counter()
-        worker.passed += sum(map(len, self.values))
-        if worker.passed > REUSE_NBYTES:
-            worker.renew_lone()
-        finished = worker.lone
-        if not is_done or self.announced or self.contained:
-            finished = pb.Finished(packet_done=is_done)
-            finished.done.add()
-            finished.announced.extend(self.announced)
-            if self.contained:
-                with client.lock:
-                    finished.adopted.extend(worker.adoptions(self.contained, self.owner))
-                    for adoption in finished.adopted:
-                        finished.announced.extend(worker.unannounced(adoption.value))
-        finished.packet = self.number
-        finished.printed = worker.printed
-        worker.printed = False
-        done = finished.done[0]
-        done.stream, done.first, done.attempt, done.stride = self.stream, self.first, self.attempt, self.stride
-        del done.values[:]
-        done.values.extend(self.values)
-        done.seconds, done.mixed = now - self.sent_at, self.mixed
-        with client.lock:
-            worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
-        if is_done:
-            worker.slot.clear()  # not before: what a dead worker does not name, the node runs again
-        if self.contained:
-            client.dropped.extend(self.contained)
-        if not is_done:
-            self.first += len(self.values)
-            self.values, self.announced, self.contained, self.mixed, self.sent_at = [], [], [], False, now
-            self.nbytes = 0
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except BaseException:
-        text = object.__repr__(value)
-    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def main(setup: WorkerSetup) -> None:

@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .ids import RESOURCE_UNIT, ObjectId
@@ -319,9 +319,18 @@ class Workforce:
             submit = pb.Submit.FromString(hand.long.pop(submit.packet))
         for interval in submit.intervals:
             for hold in interval.holds:
-                for d in hold.objects:
-                    self.node.store.extents.unpin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)
+                self._unpin_objects(hand, hold.objects)
         return submit.packet
+
+    def unpin(self, worker: int, intervals: list[Interval]) -> None:
+        """A worker has given tasks back: it will not look at what was pinned for them."""
+        for interval in intervals:
+            for objects in interval.holds.values():
+                self._unpin_objects(self.hands[worker], objects)
+
+    def _unpin_objects(self, hand: Hand, objects: Iterable[Any]) -> None:
+        for d in objects:
+            self.node.store.extents.unpin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)
 
     # -- words to clients ---------------------------------------------------------------------------------------------
 

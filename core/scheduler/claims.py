@@ -145,6 +145,30 @@ class Range:
             self._subtract(packet.each, packet.count)
         return taken
 
+    def give_back(self, number: int, count: int) -> tuple[Packet, list[Interval]]:
+        """Take the last tasks, which have not begun, off the packet that is being run; returns it and them.
+
+        Raises InvalidTransition and changes nothing when the packet is not the first one or the running task is named.
+        """
+        packet = self.packets[0] if self.packets else None
+        if packet is None or packet.number != number or not 0 < count < packet.count:
+            raise InvalidTransition(f"packet {number} is not being run, or has no {count} tasks that have not begun")
+        kept: list[Interval] = []
+        rest: list[Interval] = []
+        left = packet.count - count
+        for interval in packet.intervals:
+            length = len(interval.calls)
+            if 0 < left < length:
+                kept.append(interval.part(0, left))
+                rest.append(interval.part(left, length))
+            else:
+                (kept if left > 0 else rest).append(interval)
+            left -= length
+        packet.intervals = kept
+        packet.count -= count
+        self._subtract(packet.each, count)
+        return packet, rest
+
     def autopsy(self, returned: Collection[int], running: TaskKey | None) -> list[Fate]:
         """Tell the fate of every task outstanding at a worker that died, oldest packet first; the range is then empty.
 

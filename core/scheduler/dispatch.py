@@ -255,6 +255,17 @@ class Dispatch:
             review(kind, tables.commands)
         self._dealer.deal(now)
 
+    def on_given_back(self, worker: int, packet: int, count: int, now: float) -> list[Interval]:
+        """A worker will not begin the last tasks of its packet, for the one that it runs takes long; returns them."""
+        holder = self._tables.find_worker(worker, "given_back")
+        if holder is None:
+            return []
+        ran, rest = holder.range.give_back(packet, count)
+        holder.given -= count
+        self._losses.put_back(ran, rest)
+        self._dealer.deal(now)
+        return rest
+
     def on_blocked(self, worker: int, now: float) -> None:
         """A worker's task waits: its CPUs are free, and what lies behind it may be what it waits for.
 

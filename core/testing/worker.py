@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OutboardError
 from ..failures import as_exception, encode_error
 from ..ids import ObjectId, item_object
+from ..packetpart import ITEM_SECONDS, PART_SECONDS
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
-from ..worker import PART_SECONDS, TaskInterrupt, Worker
+from ..worker import TaskInterrupt, Worker
 from .calls import Full, TaskFailed
 from .links import Claim, Slot
 from .process import Process, Program, Want
@@ -106,10 +108,9 @@ class WorkerProcess(Process):
             submit = yield from self.calls.ask_node(Frame.GET_PACKET, request, Frame.PACKET)
         if self.world.rng.random() < 0.3:
             yield Want("time", 0.0001)  # between the packet and its first item
-        last = len(submit.intervals) - 1
-        for position, interval in enumerate(submit.intervals):
-            part = Part(self, interval, submit.owner, submit.packet)
-            yield from part.run(is_last=position == last)
+        intervals = deque(submit.intervals)
+        while intervals:
+            yield from Part(self, intervals.popleft(), submit.owner, submit.packet, intervals).run()
         client = self.client
         if client.values.reader.ended or client.owner.commands or client.dropped:
             client.flush()
@@ -140,14 +141,19 @@ class WorkerProcess(Process):
 class Part:
     """One interval of a packet, as `PacketPart`."""
 
-    def __init__(self, worker: WorkerProcess, interval: pb.Interval, owner: int, number: int) -> None:
+    def __init__(self, worker: WorkerProcess, interval: pb.Interval, owner: int, number: int,
+                 behind: deque[pb.Interval]) -> None:  # fmt: skip
         self.worker = worker
         self.interval = interval
         self.owner = owner
         self.number = number
+        self.behind = behind
+        self.calls = deque(interval.calls)
         self.first = interval.first
-        self.sent_at = worker.world.now
+        self.since = self.ended_at = worker.world.now
+        self.is_over = False
         self._clear()
+        self._begin_task()
 
     def _clear(self) -> None:
         self.values: list[bytes] = []
@@ -155,7 +161,7 @@ class Part:
         self.contained: list[ObjectId] = []
         self.mixed = False
 
-    def run(self, *, is_last: bool) -> Program:
+    def run(self) -> Program:
         """Run every item, and send what they gave."""
         worker, interval = self.worker, self.interval
         world = worker.world
@@ -163,15 +169,36 @@ class Part:
         if (self.owner, interval.kind) not in worker.kinds:
             worker.slot.set_running(self.owner, interval.stream, index)
             yield from worker.fetch_kind(self.owner, interval.kind)
-        for position, call in enumerate(interval.calls):
-            yield from self._call(call, index)
+        self.since = self.ended_at = world.now
+        if len(self.calls) > 1 or self.behind:
+            worker.after(ITEM_SECONDS, "alarm", self._review)
+        while self.calls:
+            yield from self._call(self.calls.popleft(), index)
             if world.rng.random() < 0.7:  # else it has kept them in a global, for the next one
                 worker.calls.drop_all()
             index += interval.stride
-            if position + 1 < len(interval.calls) and world.now - self.sent_at > PART_SECONDS:
+            self.ended_at = world.now
+            if self.calls and world.now - self.since > PART_SECONDS:
                 world.mark("part of a packet")
                 self._send(is_done=False)
-        self._send(is_done=is_last)
+                worker.after(ITEM_SECONDS, "alarm", self._review)
+        self.is_over = True
+        self._send(is_done=not self.behind)
+
+    def _review(self) -> None:
+        """As the background thread does when the alarm goes off."""
+        left = ITEM_SECONDS - (self.worker.world.now - self.ended_at)
+        if self.is_over:
+            return
+        if left > 1e-9:
+            self.worker.after(left, "alarm", self._review)
+            return
+        given_back = len(self.calls) + sum(len(interval.calls) for interval in self.behind)
+        self.calls.clear()
+        self.behind.clear()
+        if given_back:
+            self.worker.world.mark("given back")
+        self._send(is_done=False, given_back=given_back)
 
     def _call(self, call: bytes, index: int) -> Program:
         worker, interval = self.worker, self.interval
@@ -184,6 +211,7 @@ class Part:
             worker.in_user_code = False
             for at in range(interval.stride):
                 yield from self._encode(token, refs if at == 0 else (), pages, index + at)
+            self._commit()
         except TaskInterrupt as interrupt:
             yield from worker.unblock()
             worker.driver._cancel_children()
@@ -199,8 +227,20 @@ class Part:
 
     def _fail(self, error: BaseException, cause: Any) -> None:
         self.mixed = True
-        missing = self.interval.stride - len(self.values) % self.interval.stride
-        self.values += [encode_error(error, cause)] * missing
+        self.fresh += [encode_error(error, cause)] * (self.interval.stride - len(self.fresh))
+        self._commit()
+
+    def _commit(self) -> None:
+        """All results of one task are there: from now on they may be sent."""
+        self.values += self.fresh
+        self.announced += self.fresh_announced
+        self.contained += self.fresh_contained
+        self._begin_task()
+
+    def _begin_task(self) -> None:
+        self.fresh: list[bytes] = []
+        self.fresh_announced: list[pb.Descriptor] = []
+        self.fresh_contained: list[ObjectId] = []
 
     def _encode(self, token: int, refs: tuple[ObjectId, ...], pages: int, index: int) -> Program:
         worker, interval = self.worker, self.interval
@@ -211,32 +251,34 @@ class Part:
             yield from worker.calls.make_room(pages)
             worker.in_user_code = False
         encoded = worker.values.encode((token, interval.attempt, refs), oid, interval.attempt, refs, pages)
-        self.values.append(encoded.body)
+        self.fresh.append(encoded.body)
         self.mixed = self.mixed or encoded.body[0] != 0x80
-        self.announced += worker.values.take_unannounced(encoded.objects)
+        self.fresh_announced += worker.values.take_unannounced(encoded.objects)
         for contained in encoded.refs:
             worker.client.hold(contained)
-        self.contained += encoded.refs
+        self.fresh_contained += encoded.refs
 
-    def _send(self, *, is_done: bool) -> None:
+    def _send(self, *, is_done: bool, given_back: int = 0) -> None:
         worker, interval = self.worker, self.interval
-        if not self.values and not is_done:
+        count = len(self.values)
+        if not (count or is_done or given_back):
             return
         client = worker.client
         client.flush()
-        finished = pb.Finished(packet_done=is_done, packet=self.number, announced=self.announced)
+        finished = pb.Finished(packet_done=is_done, packet=self.number, announced=self.announced, given_back=given_back)
         if self.contained:
             finished.adopted.extend(worker.driver.adoptions(self.contained, self.owner))
             for adoption in finished.adopted:
                 worker.world.mark("adoption")
                 finished.announced.extend(worker.driver.unannounced(adoption.value))
-        now = worker.world.now
-        finished.done.add(stream=interval.stream, first=self.first, attempt=interval.attempt, stride=interval.stride,
-                          values=self.values, seconds=now - self.sent_at, mixed=self.mixed)  # fmt: skip
+        if count:
+            finished.done.add(stream=interval.stream, first=self.first, attempt=interval.attempt,
+                              stride=interval.stride, values=self.values, seconds=self.ended_at - self.since,
+                              mixed=self.mixed)  # fmt: skip
         worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
         if is_done:
             worker.slot.clear()
         client.dropped.extend(self.contained)
-        self.first += len(self.values)
-        self.sent_at = now
+        self.first += count
+        self.since = self.ended_at
         self._clear()

@@ -252,10 +252,11 @@ class Extent(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ["adopted", "announced", "done", "packet", "packet_done", "printed", "unpinned"]
+    __slots__ = ["adopted", "announced", "done", "given_back", "packet", "packet_done", "printed", "unpinned"]
     ADOPTED_FIELD_NUMBER: _ClassVar[int]
     ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_BACK_FIELD_NUMBER: _ClassVar[int]
     PACKET_DONE_FIELD_NUMBER: _ClassVar[int]
     PACKET_FIELD_NUMBER: _ClassVar[int]
     PRINTED_FIELD_NUMBER: _ClassVar[int]
@@ -263,11 +264,12 @@ class Finished(_message.Message):
     adopted: _containers.RepeatedCompositeFieldContainer[Adoption]
     announced: _containers.RepeatedCompositeFieldContainer[Descriptor]
     done: _containers.RepeatedCompositeFieldContainer[Done]
+    given_back: int
     packet: int
     packet_done: bool
     printed: bool
     unpinned: _containers.RepeatedCompositeFieldContainer[Ref]
-    def __init__(self, done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., unpinned: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., packet: _Optional[int] = ..., packet_done: bool = ..., printed: bool = ...) -> None: ...
+    def __init__(self, done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., unpinned: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., packet: _Optional[int] = ..., packet_done: bool = ..., printed: bool = ..., given_back: _Optional[int] = ...) -> None: ...
 
 class GetKind(_message.Message):
     __slots__ = ["id", "owner"]

@@ -130,6 +130,24 @@ def test_packet_that_is_not_outstanding_cannot_come_back() -> None:
     assert claims.tasks == 2
 
 
+def test_end_of_the_packet_being_run_is_given_back() -> None:
+    claims = range_of(packet(1, interval(0, 3), interval(10, 2)), packet(2, interval(20, 2)))
+    claims.report(1, [(OWNER, 1, 0, 1, 1, 0)], False)
+    ran, rest = claims.give_back(1, 3)
+    assert indices(rest) == [2, 10, 11] and indices(ran.intervals) == [1]
+    assert rest[1].holds == {0: ("held",)}
+    assert claims.tasks == 3 and claims.seconds == pytest.approx(0.003)
+    assert claims.report(1, [(OWNER, 1, 1, 1, 1, 0)], True)[1] == 1
+
+
+@pytest.mark.parametrize(("number", "count"), [(2, 1), (1, 3), (1, 4), (1, 0)])
+def test_what_runs_or_is_not_there_cannot_be_given_back(number: int, count: int) -> None:
+    claims = range_of(packet(1, interval(0, 3)), packet(2, interval(3, 2)))
+    with pytest.raises(InvalidTransition):
+        claims.give_back(number, count)
+    assert claims.tasks == 5 and indices(claims.packets[0].intervals) == [0, 1, 2]
+
+
 # -- deaths
 
 

@@ -217,6 +217,35 @@ def test_answer_without_a_recall_is_refused(node: Node) -> None:
     node.dispatch.check()
 
 
+def test_tasks_behind_a_slow_one_run_elsewhere(node: Node) -> None:
+    node.measured(1e-5)
+    slow, other = sorted(packets(node.submit(8)), key=lambda p: p.worker)
+    node.finish(other, 1e-5)
+    first = slow.intervals[0]
+    node.on_finished(1, slow.packet, [(ROOT, first.stream, first.first, 1, 1, 0)], 1e-5, False, 0.0)
+    again = packets(node.on_given_back(1, slow.packet, 2, 0.0))
+    assert [(p.worker, indices(p)) for p in again] == [(2, indices(slow)[2:])]
+    assert node.dispatch.snapshot().running == 2
+    node.finish(again[0], 1e-5)
+    node.on_finished(1, slow.packet, [(ROOT, first.stream, first.first + 1, 1, 1, 0)], 9.0, True, 9.0)
+    assert node.dispatch.snapshot().free == {"CPU": 2 * UNIT}
+
+
+def test_cancelled_tasks_that_are_given_back_are_lost(node: Node) -> None:
+    node.measured(1e-5)
+    slow, _ = sorted(packets(node.submit(8)), key=lambda p: p.worker)
+    node.on_cancel(ROOT, Span(0, slow.intervals[0].first, 8, 0), None, False, 0.0)
+    node.on_recalled(1, [], 0.0)
+    assert lost(node.on_given_back(1, slow.packet, 3, 0.0)) == [(LostCause.CANCELLED, indices(slow)[1:])]
+
+
+def test_dead_workers_word_of_tasks_given_back_is_late(node: Node) -> None:
+    node.measured(1e-5)
+    slow, _ = sorted(packets(node.submit(8)), key=lambda p: p.worker)
+    node.on_worker_died(1, [], (ROOT, 0, indices(slow)[0]), False, 0.0)
+    assert node.on_given_back(1, slow.packet, 2, 0.0) == []
+
+
 # -- bindings
 
 

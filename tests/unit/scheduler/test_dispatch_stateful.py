@@ -214,6 +214,18 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatch.on_finished(worker.number, packet.packet, done, seconds * count, is_done, self.now)
         self.obey()
 
+    def let_go(self, worker: FakeWorker) -> None:
+        """A task takes long: the worker reports those before it and gives back those behind it."""
+        packet = worker.packet
+        assert packet is not None and worker.at < len(worker.tasks)
+        self.report(worker, 0.001)
+        rest = worker.tasks[worker.at + 1 :]
+        if worker.number in self.workers and rest:
+            del worker.tasks[worker.at + 1 :]
+            back = self.dispatch.on_given_back(worker.number, packet.packet, len(rest), self.now)
+            assert [t for i in back for t in tasks_of(i.owner, i.span())] == rest
+            self.obey()
+
     def bury(self, worker: FakeWorker, *, running: bool, machine_lost: bool = False) -> None:
         del self.workers[worker.number]
         word = worker.running if running else None
@@ -322,6 +334,11 @@ class DispatchMachine(RuleBasedStateMachine):
         owner, stream, index, attempt = self.pick(data, sorted(self.outstanding))
         self.dispatch.on_cancel(owner, Span(stream, index, count, attempt), kill_after, force, self.now)
         self.obey()
+
+    @precondition(lambda self: any(w.packet for w in self.live_workers()))
+    @rule(data=st.data())
+    def take_long(self, data: st.DataObject) -> None:
+        self.let_go(self.pick(data, [w for w in self.live_workers() if w.packet]))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), really=st.sampled_from([False, False, True]))

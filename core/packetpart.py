@@ -1,0 +1,252 @@
+"""How a worker runs the tasks of a packet and says what became of them.
+
+The results of an interval go out as one message, or in parts: after an item that ends when more than `PART_SECONDS`
+have passed since the last message, and when an item takes long. That is found by the worker's background thread, whom
+an alarm wakes `ITEM_SECONDS` after the last item ended: it sends what is finished and gives back to the node what has
+not begun, so that a slow item holds up nobody.
+
+Who has an item is never in doubt: both threads take it from one deque. What was taken off `values` and the number of
+the first of them change together, under the worker's `sending`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from .engine import split_results
+from .errors import StoreFullError
+from .failures import encode_error
+from .frames import REUSE_NBYTES
+from .ids import ObjectId, item_object
+from .rpc.codec import Frame
+from .rpc.protos import outboard_pb2 as pb
+from .store import serialize
+from .values import INLINE_MAX, Encoded
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+dumps_small = serialize.dumps_small
+
+#: Seconds after which results of a packet that is still being run are sent.
+PART_SECONDS = 0.002
+
+#: Seconds an item may run before what stands before and behind it in its packet is let go. Longer than packets take,
+#: and than the system lets a process wait for its turn; shorter frees those tasks sooner, and disturbs more.
+ITEM_SECONDS = 0.005
+
+#: Bytes of results after which they are sent, and beyond which further results of one task go to the store, but for
+#: those not above `CROWDED_INLINE_MAX`. Larger makes fewer messages, smaller keeps less in sockets.
+PART_NBYTES = 1 << 20
+CROWDED_INLINE_MAX = 4 << 10
+
+
+class PacketPart:
+    """Runs the items of one interval. `behind`: the intervals of the packet that come after it."""
+
+    __slots__ = ("announced", "array", "attempt", "behind", "calls", "contained", "ended_at", "first", "kind", "mixed",
+                 "nbytes", "number", "owner", "since", "stream", "stride", "values", "worker")  # fmt: skip
+
+    def __init__(self, worker: Worker, interval: pb.Interval, owner: int, number: int,
+                 behind: deque[pb.Interval]) -> None:  # fmt: skip
+        self.worker = worker
+        self.owner = owner
+        self.number = number
+        self.behind = behind
+        self.stream = interval.stream
+        self.first = interval.first
+        self.kind = worker.kinds.get((owner, interval.kind)) or worker.fetch_kind(self, interval.kind)
+        self.stride = interval.stride
+        self.attempt = interval.attempt
+        self.array = interval.array
+        self.calls = deque(interval.calls)  # not begun
+        self.values: list[bytes] = []  # of items that have ended; the last thing that is said of one
+        self.announced: list[pb.Descriptor] = []
+        self.contained: list[ObjectId] = []
+        self.mixed = False  # some value is no plain one
+        self.nbytes = 0  # of values, about
+        self.since = 0.0  # when the first item that has not been reported began
+        self.ended_at = 0.0  # when the last one ended
+
+    def run(self) -> None:
+        """Run every item."""
+        worker, kind, calls = self.worker, self.kind, self.calls
+        index, stride, values = self.first, self.stride, self.values
+        call_task, now = worker.call, time.perf_counter
+        plain = kind.num_returns == 1 or self.array
+        self.since = self.ended_at = now()
+        if len(calls) > 1 or self.behind:
+            worker.watch(self, ITEM_SECONDS)
+        while calls:
+            try:
+                call = calls.popleft()
+            except IndexError:
+                break  # given back at this moment
+            ok, value = call_task(kind, self, index, call)
+            if ok and plain:
+                try:
+                    body = dumps_small(value)
+                except BaseException:  # SystemExit of the result's own pickling: told by the second try
+                    body = None
+                if body is not None and len(body) <= INLINE_MAX:
+                    self.nbytes += len(body)
+                    values.append(body)
+                else:
+                    self._encode([value], index)
+            elif ok:
+                self._split(value, index, kind.num_returns)
+            else:
+                self.mixed = True
+                self.nbytes += len(value) * stride
+                values += [value] * stride
+            value = None
+            index += stride
+            self.ended_at = ended_at = now()
+            if calls and (self.nbytes > PART_NBYTES or ended_at - self.since > PART_SECONDS):
+                self._send_part()
+        self._send_last()
+
+    def _split(self, value: Any, index: int, num_returns: int) -> None:
+        """Spread the values of an iterable over a task's results."""
+        try:
+            parts = split_results(self.kind.function, value, num_returns) if num_returns else [None]
+        except BaseException as error:
+            self.mixed = True
+            self.values += [encode_error(error)] * num_returns
+            return
+        self._encode(parts, index)
+
+    def _encode(self, parts: list[Any], index: int) -> None:
+        """Encode all results of one task, then let them be sent together with what they bring along."""
+        worker = self.worker
+        bodies: list[bytes] = []
+        announced: list[pb.Descriptor] = []
+        contained: list[ObjectId] = []
+        worker.is_encoding = True
+        for position, value in enumerate(parts):
+            try:
+                encoded = self._encode_one(value, index + position)
+            except BaseException as error:
+                cause = pb.Error.RAISED if isinstance(error, StoreFullError) else pb.Error.RESULT_UNPICKLABLE
+                self.mixed = True
+                bodies.append(encode_error(error, cause, _short(value)))
+                continue
+            bodies.append(encoded.body)
+            self.mixed = self.mixed or encoded.body[0] != 0x80
+            announced += worker.client.values.take_unannounced(encoded.objects)
+            for oid in encoded.refs:
+                worker.client.hold(oid)  # until the owner has been told, see _send
+            contained += encoded.refs
+        worker.is_encoding = False
+        self.nbytes += sum(map(len, bodies))
+        with worker.sending:
+            self.announced += announced
+            self.contained += contained
+            self.values += bodies
+
+    def _encode_one(self, value: Any, index: int) -> Encoded:
+        oid = item_object(self.owner, self.stream, index) if self.array else ObjectId(self.owner, index)
+        inline = INLINE_MAX if self.nbytes <= PART_NBYTES else CROWDED_INLINE_MAX
+        return self.worker.client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True, inline=inline)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _send_part(self) -> None:
+        """Say what has ended, with items left."""
+        worker = self.worker
+        if worker.client.closed_mark is not None:
+            worker.leave_fork(None)
+        with worker.sending:
+            self._send(is_done=False)
+        worker.watch(self, ITEM_SECONDS)
+
+    def _send_last(self) -> None:
+        """Say what has ended; it is the packet's end unless intervals are left."""
+        worker = self.worker
+        if worker.client.closed_mark is not None:
+            worker.leave_fork(None)
+        with worker.sending:
+            worker.watched = None
+            self._send(is_done=not self.behind)
+
+    def review(self) -> None:
+        """In the background thread, when the alarm has gone off: let go of what a slow item holds up."""
+        worker = self.worker
+        with worker.sending:
+            if worker.watched is not self:
+                return
+            left = ITEM_SECONDS - (time.perf_counter() - self.ended_at)
+            if left > 0:
+                worker.watch(self, left)
+                return
+            self._send(is_done=False, given_back=0 if worker.is_ordered else self._give_back())
+
+    def _give_back(self) -> int:
+        """Part with everything that has not begun; returns the number of tasks."""
+        count = 0
+        while self.behind:
+            count += len(self.behind.pop().calls)
+        while True:
+            try:
+                self.calls.pop()
+            except IndexError:
+                return count
+            count += 1
+
+    def _send(self, *, is_done: bool, given_back: int = 0) -> None:
+        """Say what has ended, under `sending`."""
+        worker = self.worker
+        client = worker.client
+        values, contained, ended_at = self.values[:], self.contained[:], self.ended_at
+        if not (values or is_done or given_back):
+            return
+        if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
+            client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
+        finished = self._message(is_done, given_back, values, contained, ended_at - self.since)
+        with client.lock:
+            worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
+        if is_done:
+            worker.slot.clear()  # not before: what a dead worker does not name, the node runs again
+        client.dropped.extend(contained)
+        del self.contained[: len(contained)]
+        del self.values[: len(values)]
+        self.first += len(values)
+        self.since, self.nbytes = ended_at, 0
+
+    def _message(self, is_done: bool, given_back: int, values: list[bytes], contained: list[ObjectId],
+                 seconds: float) -> pb.Finished:  # fmt: skip
+        worker = self.worker
+        worker.passed += sum(map(len, values))
+        if worker.passed > REUSE_NBYTES:
+            worker.renew_lone()
+        finished = worker.lone
+        if not is_done or not values or self.announced or contained:
+            finished = pb.Finished(packet_done=is_done, given_back=given_back, announced=self.announced)
+            self.announced.clear()
+            if values:
+                finished.done.add()
+            if contained:
+                with worker.client.lock:
+                    finished.adopted.extend(worker.adoptions(contained, self.owner))
+                    for adoption in finished.adopted:
+                        finished.announced.extend(worker.unannounced(adoption.value))
+        finished.packet = self.number
+        finished.printed = worker.printed
+        worker.printed = False
+        if values:
+            done = finished.done[0]
+            done.stream, done.first, done.attempt, done.stride = self.stream, self.first, self.attempt, self.stride
+            del done.values[:]
+            done.values.extend(values)
+            done.seconds, done.mixed = seconds, self.mixed
+        return finished
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except BaseException:
+        text = object.__repr__(value)
+    return text if len(text) <= 200 else text[:197] + "..."
