@@ -85,7 +85,7 @@ bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools
 	$(BIN)/python -m benchmarks --out build/bench.json $(ARGS)
 
 bench-parts: $(READY)  ## what each process and part costs of one call
-	@for part in client node worker codec pickles link owner dispatch segments; do $(BIN)/python -m benchmarks.parts.$$part; done
+	@for part in client node worker codec pickles link loop owner dispatch segments; do $(BIN)/python -m benchmarks.parts.$$part; done
 
 simulate: $(READY)  ## drive the machines through seeds of faults (SEEDS=200)
 	$(BIN)/python -m outboard.testing.simulate --seeds $(SEEDS)

@@ -1,8 +1,7 @@
 """The node's event loop: epoll (or what the system has), callbacks, timers. Nothing else, and so it is quick.
 
-A message that comes in costs 11 µs there and back through this loop, 23 µs through uvloop and 32 µs through asyncio
-(2 cores, one echo over a Unix socket, the best of eight runs), and a node that imports neither starts about 60 ms
-earlier. Where gRPC needs an asyncio loop it can be a guest here: a descriptor that becomes readable when it has work.
+It echoes a message about as quickly as uvloop and a fifth quicker than asyncio (`python -m benchmarks.parts.loop`), and
+a node that imports neither starts some 40 ms earlier and is 8 MB smaller.
 """
 
 from __future__ import annotations
