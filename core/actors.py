@@ -13,6 +13,9 @@ from . import engine as engines
 from .errors import TaskCancelledError
 from .options import TaskOptions
 
+#: What calls of actors ask for unless told otherwise: no CPU, so that any number of actors may wait for each other.
+_DEFAULTS = TaskOptions(num_cpus=0, max_retries=0)
+
 _instance: Any = None
 
 
@@ -28,11 +31,11 @@ class _Maker:
 
 
 class _Call:
-    """Function of one method's calls, in the actor's worker."""
+    """Function of one method's calls, in the actor's worker; its name for people says the class too."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, cls: str, method: str) -> None:
         self.method = method
-        self.__name__ = method
+        self.__name__ = self.__qualname__ = f"{cls}.{method}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return getattr(_instance, self.method)(*args, **kwargs)
@@ -53,8 +56,8 @@ class RemoteMethod:
         return self._actor._engine.submit(self._call, args, kwargs, self._options, self._actor._binding)
 
     def options(self, **options: Any) -> RemoteMethod:
-        """Return the same method with another ``num_returns`` or ``name``."""
-        return RemoteMethod(self._actor, self._call, self._options.merged(**options))
+        """Return the same method with other options, as ``num_returns``; retries are a ValueError."""
+        return RemoteMethod(self._actor, self._call, _merged(self._options, options))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: the right spelling is in the error."""
@@ -78,18 +81,21 @@ class ActorHandle:
     def __getattr__(self, name: str) -> RemoteMethod:
         if name.startswith("__") or not callable(getattr(self._cls, name, None)):
             raise AttributeError(f"actor {self._cls.__name__} has no method {name!r}")
-        return RemoteMethod(self, _Call(name), self._options)
+        return RemoteMethod(self, _Call(self._cls.__name__, name), self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("actor handles cannot be passed to other processes by this release")
 
 
 class RemoteClass:
-    """A class whose `remote` makes an actor; made by `remote`."""
+    """A class whose `remote` makes an actor; made by `remote` with options from `actor_options`.
+
+    The resources of an actor are what each of its calls holds while it runs; between calls it holds none.
+    """
 
     def __init__(self, cls: type, options: TaskOptions) -> None:
         self.__wrapped__ = cls
-        self._options = options.merged(max_retries=0)
+        self._options = options
 
     def __repr__(self) -> str:
         return f"<RemoteClass {self.__wrapped__.__qualname__}>"
@@ -107,11 +113,31 @@ class RemoteClass:
             label=self.__wrapped__.__name__,
             ordered=True,
         )
-        return ActorHandle(engine, binding, self.__wrapped__, self._options.merged(num_cpus=0))
+        return ActorHandle(engine, binding, self.__wrapped__, self._options)
 
     def options(self, **options: Any) -> RemoteClass:
-        """Return the same class with other options."""
-        return RemoteClass(self.__wrapped__, self._options.merged(**options))
+        """Return the same class with other options. See `actor_options`."""
+        return RemoteClass(self.__wrapped__, actor_options(options, self._options))
+
+
+def actor_options(options: dict[str, Any], base: TaskOptions = _DEFAULTS) -> TaskOptions:
+    """Give the options of a class's actors: fields of `TaskOptions`, where calls need no CPU unless told otherwise.
+
+    Raises:
+        ValueError: retries, since calls of actors run once; ``num_returns`` or ``name``, which belong to a method;
+            or what `TaskOptions.merged` refuses.
+    """
+    for name in ("num_returns", "name"):
+        if name in options:
+            raise ValueError(f"{name} belongs to a method of an actor: actor.method.options({name}=...).remote(...)")
+    return _merged(base, options)
+
+
+def _merged(base: TaskOptions, options: dict[str, Any]) -> TaskOptions:
+    merged = base.merged(**options)
+    if merged.max_retries or merged.retry_exceptions:
+        raise ValueError("calls of an actor run once: max_retries must be 0 and retry_exceptions False")
+    return merged
 
 
 def kill(actor: ActorHandle) -> None:

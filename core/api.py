@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from . import engine as engines
 from .errors import ShutdownError
 from .options import Settings, TaskOptions
-from .refs import ObjectRef
+from .refs import ObjectRef, describe_value
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,17 +32,9 @@ def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus:
         RuntimeError: this process has an engine already.
         ValueError: unknown or malformed setting.
     """
-    engine = engines.peek()
-    if engine is not None and not ignore_reinit_error:
-        raise RuntimeError(
-            "outboard is initialised already: call outboard.shutdown() first, or pass ignore_reinit_error=True"
-        )
-    if engine is None:
-        engines.bury_lost()
-        loaded = Settings.load(address=address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources,
-                               store_memory=store_memory, **settings)  # fmt: skip
-        engines.install(engines.start(loaded))
-        engine = engines.current()
+    loaded = Settings.load(address=address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources,
+                           store_memory=store_memory, **settings)  # fmt: skip
+    engine = engines.begin(loaded, may_exist=ignore_reinit_error)
     return {"nodes": engine.nodes(), "resources": engine.cluster_resources()}
 
 
@@ -139,26 +131,26 @@ class RemoteFunction(Generic[P, R]):
 
 
 def remote(function: Any = None, /, **options: Any) -> Any:
-    """Make a function remote, or a decorator that does: ``@remote`` and ``@remote(num_cpus=2)`` alike.
+    """Make a function or class remote, or a decorator that does: ``@remote`` and ``@remote(num_cpus=2)`` alike.
 
     Args:
-        function: what the tasks run; it is pickled once per client.
+        function: what the tasks run; it is pickled once per client. A class makes actors, see `outboard.actors`.
         options: fields of `TaskOptions`; unknown ones are a ValueError that names the valid ones.
     """
-    merged = TaskOptions().merged(**options)
+    TaskOptions().merged(**options)  # what is wrong is said where it was written
     if function is None:
-        return lambda decorated: _make_remote(decorated, merged)
-    return _make_remote(function, merged)
+        return lambda decorated: _make_remote(decorated, options)
+    return _make_remote(function, options)
 
 
-def _make_remote(function: Any, options: TaskOptions) -> Any:
+def _make_remote(function: Any, options: dict[str, Any]) -> Any:
     if isinstance(function, type):
-        from .actors import RemoteClass
+        from .actors import RemoteClass, actor_options
 
-        return RemoteClass(function, options)
+        return RemoteClass(function, actor_options(options))
     if not callable(function):
-        raise TypeError(f"remote() takes a function or a class, not {type(function).__name__}")
-    return RemoteFunction(function, options)
+        raise TypeError(f"remote() takes a function or a class, not {describe_value(function)}")
+    return RemoteFunction(function, TaskOptions().merged(**options))
 
 
 __all__ = ["ObjectRef", "RemoteFunction", "ShutdownError"]

@@ -30,6 +30,48 @@ class State(Enum):
     PARKED = "parked"
 
 
+class _Waker:
+    """The wake-up pipe of one thread, and the word that it shall end; never used again for the next thread."""
+
+    __slots__ = ("_lock", "_w", "fileno", "stopping")
+
+    def __init__(self) -> None:
+        self.fileno, self._w = os.pipe()
+        os.set_blocking(self.fileno, False)
+        os.set_blocking(self._w, False)
+        self.stopping = False
+        self._lock = threading.RLock()
+
+    def wake(self) -> None:
+        """Make the thread look."""
+        with self._lock:
+            if self._w >= 0:
+                try:
+                    os.write(self._w, b"!")
+                except BlockingIOError:
+                    pass  # full: it is awake already
+
+    def drain(self) -> None:
+        """Forget that the thread was woken; it is about to look."""
+        try:
+            os.read(self.fileno, 4096)
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        """Close the pipe; whoever wakes late must not write to what gets its number next."""
+        with self._lock:
+            if self._w >= 0:
+                os.close(self.fileno)
+                os.close(self._w)
+                self.fileno = self._w = -1
+
+    def abandon(self) -> None:
+        """Close the pipe in a forked child, where the lock may be held by a thread that is not there."""
+        self._lock = threading.RLock()
+        self.close()
+
+
 class Background:
     """Owns the thread. `serve()` reads and handles what the link has; `flush()` sends what is due.
 
@@ -41,12 +83,12 @@ class Background:
         self._fileno = fileno
         self._serve, self._flush, self._is_reading = serve, flush, is_reading
         self._thread: threading.Thread | None = None
-        self._wake_r = self._wake_w = -1
-        self._pipe = threading.RLock()
+        self._waker: _Waker | None = None  # of the thread
+        self._changing = threading.RLock()  # guards the two
+        self._has_ended = False
         self.state = State.PARKED
         self.visits = 0  # waits begun, counted by the waiters
         self._nudged = False
-        self._stopping = False
         self._watched = -1
         self._on_ready: Callable[[], None] | None = None
 
@@ -55,43 +97,40 @@ class Background:
         self._watched, self._on_ready = fileno, on_ready
 
     def start(self) -> None:
-        """Start the thread unless it runs."""
-        if self._thread is None:
-            self._wake_r, self._wake_w = os.pipe()
-            os.set_blocking(self._wake_r, False)
-            os.set_blocking(self._wake_w, False)
-            self._stopping, self._nudged, self.state = False, False, State.ARMED
-            self._thread = threading.Thread(target=self._run, name="outboard-background", daemon=True)
-            self._thread.start()
+        """Start the thread unless it runs, or was stopped for good."""
+        with self._changing:
+            if self._thread is None and not self._has_ended:
+                self._nudged, self.state = False, State.ARMED
+                self._waker = waker = _Waker()
+                self._thread = threading.Thread(
+                    target=self._run, args=(waker,), name="outboard-background", daemon=True
+                )
+                self._thread.start()
 
     @property
     def running(self) -> bool:
         """Whether the thread has been started and not stopped."""
         return self._thread is not None
 
-    def stop(self) -> None:
-        """End the thread and wait for it (never called by itself)."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._stopping = True
-            self._wake()
+    def stop(self, *, for_good: bool = False) -> None:
+        """End the thread and wait for it (never called by itself); `start` does nothing afterwards when `for_good`."""
+        with self._changing:
+            thread, waker = self._thread, self._waker
+            self._thread = self._waker = None
+            self._has_ended = self._has_ended or for_good
+        if thread is not None and waker is not None:
+            waker.stopping = True
+            waker.wake()
             if thread is not threading.current_thread():
                 thread.join()
-            self._close_pipe()
+            waker.close()
 
     def abandon(self) -> None:
         """Forget the thread in a forked child, where it does not exist."""
-        if self._thread is not None:
-            self._thread = None
-            self._pipe = threading.RLock()  # the old one may be held by a thread that is not here
-            self._close_pipe()
-
-    def _close_pipe(self) -> None:
-        """Close the wake-up pipe; whoever wakes us late must not write to what gets its number next."""
-        with self._pipe:
-            for fd in (self._wake_r, self._wake_w):
-                os.close(fd)
-            self._wake_r = self._wake_w = -1
+        self._changing = threading.RLock()  # the old one may be held by a thread that is not here
+        self._thread, waker, self._waker = None, self._waker, None
+        if waker is not None:
+            waker.abandon()
 
     def nudge(self) -> None:
         """Ask for a flush, once until it happened."""
@@ -111,20 +150,17 @@ class Background:
             self._wake()
 
     def _wake(self) -> None:
-        with self._pipe:
-            if self._wake_w >= 0:
-                try:
-                    os.write(self._wake_w, b"!")
-                except BlockingIOError:
-                    pass  # full: it is awake already
+        waker = self._waker
+        if waker is not None:
+            waker.wake()
 
-    def _run(self) -> None:
+    def _run(self, waker: _Waker) -> None:
         poller = select.poll()
-        poller.register(self._wake_r, select.POLLIN)
+        poller.register(waker.fileno, select.POLLIN)
         if self._watched >= 0:
             poller.register(self._watched, select.POLLIN)
         armed = False
-        while not self._stopping:
+        while not waker.stopping:
             self.state = State.PARKED  # before looking, so that a waiter who leaves now sees it and wakes us
             if not self._is_reading():
                 self.state = State.ARMED
@@ -133,17 +169,14 @@ class Background:
             elif self.state is State.PARKED and armed:
                 poller.unregister(self._fileno)
             armed = self.state is State.ARMED
-            if not self._step(poller.poll()):
+            if not self._step(waker, poller.poll()):
                 return
 
-    def _step(self, events: list[tuple[int, int]]) -> bool:
-        woken = any(fd == self._wake_r for fd, _ in events)
+    def _step(self, waker: _Waker, events: list[tuple[int, int]]) -> bool:
+        woken = any(fd == waker.fileno for fd, _ in events)
         if woken:
-            try:
-                os.read(self._wake_r, 4096)
-            except BlockingIOError:
-                pass
-        if self._stopping:
+            waker.drain()
+        if waker.stopping:
             return True
         if self._nudged:
             self._nudged = False
@@ -153,14 +186,14 @@ class Background:
         if any(fd == self._fileno for fd, _ in events) and not self._is_reading() and not self._serve():
             return False
         if woken and self.visits:
-            self._lull()
+            self._lull(waker)
         return True
 
-    def _lull(self) -> None:
+    def _lull(self, waker: _Waker) -> None:
         """Stay off the link while short waits follow each other."""
         self.state = State.LULL
-        own = [self._wake_r] if self._watched < 0 else [self._wake_r, self._watched]
-        while not self._stopping:
+        own = [waker.fileno] if self._watched < 0 else [waker.fileno, self._watched]
+        while not waker.stopping:
             visits = self.visits
             ready, _, _ = select.select(own, [], [], LULL_SECONDS)
             if ready or visits == self.visits:

@@ -74,11 +74,19 @@ class ClientValues(Values):
 
     def _store(self, oid: ObjectId, version: int, stream: bytes, buffers: list[Any]) -> pb.Descriptor:
         with shield:  # an extent that nobody knows would be lost
-            return super()._store(oid, version, stream, buffers)
+            try:
+                return super()._store(oid, version, stream, buffers)
+            except (OSError, ValueError, KeyError):
+                self._client.check_open()  # another thread has closed the segments meanwhile
+                raise
 
     def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool) -> Any:
         with shield:
-            return super()._open(d, writable=writable, pinned=pinned)
+            try:
+                return super()._open(d, writable=writable, pinned=pinned)
+            except (OSError, ValueError, KeyError):
+                self._client.check_open()
+                raise
 
     def release_hold(self, oid: ObjectId) -> None:
         """Drop the reference that `hold` counted."""
@@ -118,7 +126,6 @@ class Client:
         self.on_unbound: Callable[[int], None] = lambda binding: None
         self.on_kinds_dropped: Callable[[pb.DropKinds], None] = lambda dropped: None
         self.on_settled: Callable[[ObjectId, Any], None] = lambda oid, value: None
-        self.hand_over: Callable[[ObjectId, Any], None] = lambda oid, entry: None
         self.on_items: Callable[[int], None] = lambda stream: None
         self.on_lines: Callable[[Any], None] = lambda log: None
         self.encoding: Counter[int] = Counter()  # kind → batches of items that are being pickled
@@ -240,6 +247,9 @@ class Client:
             self.link.send(frame_type, body, destination, fds)
         except (BrokenPipeError, ConnectionResetError):
             pass
+        except OSError:
+            if self.closed_mark is None:  # else the link may be closed already
+                raise
 
     def flush(self) -> None:
         """Send what is due and do what the machine commands."""
@@ -376,11 +386,13 @@ class Client:
             items = self.pump() if self.closed_mark is None and self.has_due() else []
             if self.link.closed and self.closed_mark is None:
                 self.end(NodeLostMark("the node ended; everything that was pending there is lost"))
-        self.turns.tell_waiters()
+        try:
+            if self.inbox.lines:
+                self._print_lines()  # before those go on who wait for the tasks that wrote them
+        finally:
+            self.turns.tell_waiters()
         if items:
             self.send_items(items)
-        if self.inbox.lines:
-            self._print_lines()
         if self.inbox.dropped_kinds:
             self._forget_dropped()
         return self.closed_mark is None
@@ -509,15 +521,20 @@ class Client:
         self.on_closed()
 
     def close(self, reason: str) -> None:
-        """End the connection; what is pending fails with `reason`."""
+        """End the connection; what is pending fails with `reason`.
+
+        In this order: nobody begins anything after the mark, whoever waits in the kernel leaves, descriptors close.
+        """
         with shield:
-            self.background.stop()
             with self.lock:
                 if self.closed_mark is None:
                     mark = ShutdownMark(reason)
                     self.end(mark)
                     for entry in self.owner.refs.owned.values():
                         entry.value = mark
+            self.background.stop(for_good=True)
+            self.link.hang_up()
+            with self.lock:
                 self.link.close()
                 self.values.close()
 

@@ -67,6 +67,14 @@ class TaskArray(Protocol):
     def finished(self) -> int:
         """Items that have a result, failed or were cancelled so far, taken or not."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether whatever is appended from now on completes at once as failed: its workers or its engine have gone."""
+
+    @property
+    def taken_nbytes(self) -> int:
+        """Bytes of all results taken so far, as they travelled or lay in the store."""
+
     def extend(self, items: Iterable[Any]) -> int:
         """Append items and return how many.
 
@@ -91,6 +99,9 @@ class TaskArray(Protocol):
 
     def take_nowait(self) -> list[Completion]:
         """Remove and return the completions that are there, perhaps none; never blocks."""
+
+    def wait_finished(self, count: int) -> None:
+        """Wait until `count` of the items have finished, taken or not. `count` is at most the items appended."""
 
     def cancel(self, *, kill_after: float | None = 1.0) -> None:
         """Complete everything that is not finished with `TaskCancelledError`, at once.
@@ -127,6 +138,7 @@ class Engine(Protocol):
 
         Raises:
             GetTimeoutError: not all came within so many seconds; 0 does not wait.
+            TypeError: neither a reference nor a list of them.
         """
 
     def wait(
@@ -137,7 +149,7 @@ class Engine(Protocol):
         Returns (ready, others), both in input order, at most `num_returns` ready ones.
 
         Raises:
-            TypeError: one reference instead of several. ValueError: repeats, or `num_returns` out of range.
+            TypeError: not several references. ValueError: repeats, or `num_returns` out of range.
         """
 
     def cancel(
@@ -256,6 +268,21 @@ class Chunk:
         return [function(item) for item in items]
 
 
+def split_results(function: Any, value: Any, num_returns: int) -> list[Any]:
+    """Return the values of an iterable that a task with several results returned.
+
+    Raises:
+        TypeError: it is no iterable. ValueError: it has more or fewer values. What iterating it raises passes through.
+    """
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    if not isinstance(value, Iterable) and not hasattr(type(value), "__getitem__"):
+        raise TypeError(f"{name} returned {type(value).__name__}, but num_returns={num_returns} needs as many values")
+    parts = list(value)
+    if len(parts) != num_returns:
+        raise ValueError(f"{name} returned {len(parts)} value{'s' * (len(parts) != 1)}, but num_returns={num_returns}")
+    return parts
+
+
 #: Seconds that a fork waits for another thread that is starting an engine: as long as a start may take. A child forked
 #: in the middle of one would inherit half-imported modules and a half-open connection.
 FORK_PATIENCE = 30.0
@@ -298,6 +325,23 @@ def install(engine: Engine) -> None:
         if _engine is not None and _engine is not engine:
             raise RuntimeError("this process has an engine already: shut it down first")
         _engine = engine
+
+
+def begin(settings: Settings, *, may_exist: bool) -> Engine:
+    """Start this process's engine as the settings say; one that is there already is returned if it may be there.
+
+    Raises:
+        RuntimeError: it may not.
+    """
+    global _engine
+    bury_lost()
+    with _lock:
+        if _engine is None:
+            _engine = start(settings)
+        elif not may_exist:
+            raise RuntimeError("outboard is initialised already: call outboard.shutdown() first, or pass "
+                               "ignore_reinit_error=True")  # fmt: skip
+        return _engine
 
 
 def peek() -> Engine | None:

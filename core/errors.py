@@ -32,6 +32,14 @@ from typing import Any, ClassVar
 #: Lines of a dead worker's standard error that the text of its error repeats. The attribute holds all that was kept.
 STDERR_LINES_SHOWN = 5
 
+#: Signals that compiled code brings on itself, and how faulthandler begins to tell of one.
+_CRASHES = {signals.SIGSEGV, signals.SIGBUS, signals.SIGILL, signals.SIGFPE, signals.SIGABRT}
+_FATAL = "Fatal Python error"
+
+#: Share of the memory from which on a process that was killed is taken for one that used too much: four such
+#: side by side fill it. Less suspects those that somebody else killed.
+MEMORY_SHARE = 0.25
+
 
 class OutboardError(Exception):
     """Root of all errors that Outboard itself raises; `ob_code` is stable and begins the text."""
@@ -44,7 +52,14 @@ class OutboardError(Exception):
     def __str__(self) -> str:
         return f"{self.ob_code}: {self._text()}"
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._text()!r})"
+
     def _text(self) -> str:
+        """Give the message, or what the class stands for when it was raised without one."""
+        return self._message() or _first_line(type(self))
+
+    def _message(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
@@ -101,7 +116,8 @@ class WorkerLostError(TaskError, BrokenExecutor):
         self.attempts = attempts
 
     def _text(self) -> str:
-        return super()._text() or " ".join(filter(None, (self._lost(), self._memory(), self._stderr())))
+        parts = self._lost(), self._memory(), self._crash(), self._stderr()
+        return self._message() or " ".join(filter(None, parts))
 
     def _lost(self) -> str:
         what = self.task or "a task"
@@ -117,12 +133,20 @@ class WorkerLostError(TaskError, BrokenExecutor):
             return ""
         limit = f" of {describe_nbytes(self.limit_nbytes)}" if self.limit_nbytes else ""
         text = f"Its memory peaked at {describe_nbytes(self.peak_nbytes)}{limit}."
-        if self.signal == signals.SIGKILL:
+        if self.signal == signals.SIGKILL and self.peak_nbytes >= MEMORY_SHARE * self.limit_nbytes > 0:
             text += " The kernel ends processes with SIGKILL when memory runs out: run fewer at once."
         return text
 
+    def _crash(self) -> str:
+        if self.signal not in _CRASHES or _FATAL in self.stderr_tail:
+            return ""
+        return "Compiled code crashed: with PYTHONFAULTHANDLER=1 in the environment its stderr says where."
+
     def _stderr(self) -> str:
-        lines = self.stderr_tail.strip().splitlines()[-STDERR_LINES_SHOWN:]
+        tail = self.stderr_tail[max(0, self.stderr_tail.rfind(_FATAL)) :]
+        lines = [line for line in tail.splitlines() if line.strip()]
+        # What faulthandler says begins with the place, all else ends with it.
+        lines = lines[:STDERR_LINES_SHOWN] if tail.startswith(_FATAL) else lines[-STDERR_LINES_SHOWN:]
         return "Last lines of its stderr:\n" + "\n".join(lines) if lines else ""
 
 
@@ -176,7 +200,9 @@ class RemoteError(TaskError):
         self.traceback = traceback
 
     def _text(self) -> str:
-        head = super()._text() or f"{self.type_name}: {self.text} (the exception itself could not be brought back)"
+        head = super()._text()
+        if self.type_name and not self._message():
+            head = f"{self.type_name}: {self.text} (the exception itself could not be brought back)"
         return f"{head}\n\n{self.traceback}" if self.traceback else head
 
 
@@ -296,6 +322,10 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return self.text
+
+
+def _first_line(cls: type) -> str:
+    return next((c.__doc__.partition("\n")[0] for c in cls.__mro__ if c.__doc__), cls.__name__)
 
 
 def describe_exit(signal: int, exitcode: int | None) -> str:

@@ -17,11 +17,11 @@ from queue import SimpleQueue
 from random import getrandbits
 from typing import Any
 
-from .engine import Binding, Completion
+from .engine import Binding, Completion, split_results
 from .errors import ObjectLostError, ShutdownError, TaskCancelledError
 from .inline_array import InlineArray, run_call
 from .options import TaskOptions
-from .refs import ObjectRef
+from .refs import ObjectRef, check_refs, describe_value
 
 
 class InlineEngine:
@@ -39,7 +39,7 @@ class InlineEngine:
         self._posted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
-        self._is_shut = False
+        self.is_shut = False
 
     def put(self, value: Any) -> ObjectRef:
         """Keep the value itself, not a copy."""
@@ -53,22 +53,25 @@ class InlineEngine:
         if isinstance(refs, ObjectRef):
             return self._value(refs)
         if not isinstance(refs, list):
-            raise ValueError(f"get() takes a reference or a list of references, not {refs!r}")
+            raise TypeError(f"get() takes a reference (ObjectRef) or a list of them, not {describe_value(refs)}")
+        check_refs("get()", refs)
         return [self._value(ref) for ref in refs]
 
     def wait(
         self, refs: Any, num_returns: int = 1, timeout: float | None = None
     ) -> tuple[list[ObjectRef], list[ObjectRef]]:
         """Return the first `num_returns` references: all are ready."""
-        if isinstance(refs, ObjectRef):
-            raise TypeError("wait() takes several references, not one")
+        if isinstance(refs, ObjectRef) or not isinstance(refs, Iterable):
+            raise TypeError(f"wait() takes a list of references (ObjectRef), not {describe_value(refs)}")
+        refs = list(refs)
+        check_refs("wait()", refs)
         if not refs:
             return [], []
         if len(set(refs)) != len(refs):
             raise ValueError("wait() takes each reference once")
         if not 0 < num_returns <= len(refs):
             raise ValueError(f"num_returns must be between 1 and {len(refs)}, not {num_returns!r}")
-        return list(refs[:num_returns]), list(refs[num_returns:])
+        return refs[:num_returns], refs[num_returns:]
 
     def cancel(
         self, ref: ObjectRef, *, force: bool = False, recursive: bool = True, kill_after: float | None = None
@@ -90,7 +93,7 @@ class InlineEngine:
         done = self._run(function, args, kwargs, binding)
         if options.num_returns == 1:
             return self._keep(done)
-        refs = [self._keep(part) for part in _split(done, options.num_returns)]
+        refs = [self._keep(part) for part in _split(function, done, options.num_returns)]
         return refs or None
 
     def add_done_callback(self, ref: ObjectRef, callback: Callable[[Completion], None]) -> None:
@@ -169,7 +172,7 @@ class InlineEngine:
     def shutdown(self) -> None:
         """End the callback thread; further calls raise ShutdownError."""
         with self._lock:
-            self._is_shut = True
+            self.is_shut = True
             thread, self._thread = self._thread, None
         if thread is not None:
             self._posted.put(None)
@@ -179,7 +182,7 @@ class InlineEngine:
     def post(self, job: Callable[[], None]) -> None:
         """Queue a job for the callback thread, which starts with the first one."""
         with self._lock:
-            if self._thread is None and not self._is_shut:
+            if self._thread is None and not self.is_shut:
                 self._thread = threading.Thread(target=self._run_posted, name="outboard-callbacks", daemon=True)
                 self._thread.start()
         self._posted.put(job)
@@ -246,21 +249,14 @@ class InlineEngine:
         return done.value
 
     def _check_running(self) -> None:
-        if self._is_shut:
+        if self.is_shut:
             raise ShutdownError("Outboard was shut down in this process")
 
 
-def _split(done: Completion, num_returns: int) -> list[Completion]:
+def _split(function: Callable[..., Any], done: Completion, num_returns: int) -> list[Completion]:
     """Make the completions of a call with several results (or none) from that of the whole."""
     if done.ok and num_returns:
-        done = run_call(_as_many, (done.value, num_returns), {})
+        done = run_call(split_results, (function, done.value, num_returns), {})
     if not done.ok:
         return [done] * num_returns
     return [Completion(0, True, part) for part in done.value] if num_returns else []
-
-
-def _as_many(values: Iterable[Any], count: int) -> list[Any]:
-    parts = list(values)
-    if len(parts) != count:
-        raise ValueError(f"the task should return {count} values (num_returns), not {len(parts)}")
-    return parts

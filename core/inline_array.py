@@ -51,6 +51,12 @@ class InlineArray:
         self._is_cancelled = False
         self.count = 0
         self.finished = 0
+        self.taken_nbytes = 0  # nothing is copied, so nothing is counted
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing more will run."""
+        return self._is_cancelled or self._refused is not None or self._engine.is_shut
 
     def extend(self, items: Iterable[Any]) -> int:
         """Append items; see `TaskArray`."""
@@ -98,6 +104,11 @@ class InlineArray:
             self.finished += 1
             self._done.append(done)
             return True
+
+    def wait_finished(self, count: int) -> None:
+        """Run so many items."""
+        while self.finished < count:
+            self.run_next()
 
     def cancel(self, *, kill_after: float | None = 1.0) -> None:
         """Complete what has not run as cancelled; what runs is not interrupted."""

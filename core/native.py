@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from .interrupts import shield
 from .kindkeeper import KindKeeper
 from .nativearray import NativeArray
 from .options import TaskOptions
-from .refs import ObjectRef
+from .refs import ObjectRef, check_refs, describe_value
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
@@ -90,10 +90,8 @@ class NativeEngine:
         if type(refs) is ObjectRef:
             return self._get_one(refs, deadline)
         if not isinstance(refs, list):
-            raise ValueError(f"get() takes a reference or a list of references, not {type(refs).__name__}")
-        for ref in refs:
-            if not isinstance(ref, ObjectRef):
-                raise ValueError(f"get() takes references, not {type(ref).__name__}")
+            raise TypeError(f"get() takes a reference (ObjectRef) or a list of them, not {describe_value(refs)}")
+        check_refs("get()", refs)
         entries = [self._entry(ref) for ref in refs]
         if not self.client.turns.wait(_AllReady(self.client, entries), deadline):
             self._raise_failure(entries)
@@ -162,9 +160,10 @@ class NativeEngine:
 
     def wait(self, refs: Any, num_returns: int = 1, timeout: float | None = None) -> Any:
         """See `Engine.wait`."""
-        if isinstance(refs, ObjectRef):
-            raise TypeError("wait() takes a list of references, not a single one")
+        if isinstance(refs, ObjectRef) or not isinstance(refs, Iterable):
+            raise TypeError(f"wait() takes a list of references (ObjectRef), not {describe_value(refs)}")
         refs = list(refs)
+        check_refs("wait()", refs)
         if not refs:
             return [], []
         if len(set(refs)) != len(refs):
@@ -174,6 +173,8 @@ class NativeEngine:
         entries = [self._entry(ref) for ref in refs]
         deadline = None if timeout is None else time.monotonic() + timeout
         self.client.turns.wait(lambda: sum(e.value is not None for e in entries) >= num_returns, deadline)
+        if isinstance(self.client.closed_mark, ShutdownMark):
+            self.client.check_open()  # that has given every entry a value
         ready: list[ObjectRef] = []
         others: list[ObjectRef] = []
         for ref, entry in zip(refs, entries, strict=True):
@@ -276,7 +277,7 @@ class NativeEngine:
                kill_after: float | None = None) -> None:  # fmt: skip
         """See `Engine.cancel`."""
         if not isinstance(ref, ObjectRef):
-            raise TypeError(f"cancel() takes a reference, not {type(ref).__name__}")
+            raise TypeError(f"cancel() takes a reference (ObjectRef), not {describe_value(ref)}")
         if not recursive:
             raise ValueError("cancel(recursive=False) is not supported: what a task submitted is cancelled with it")
         client = self.client

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from .engine import Completion
 from .interrupts import shield
+from .rpc.protos import outboard_pb2 as pb
 
 if TYPE_CHECKING:
     from .native import NativeEngine
@@ -25,6 +26,7 @@ class NativeArray:
         self._record = record
         self._items = engine.client.array_items[record.stream]
         self._closed = False
+        self.taken_nbytes = 0
         self._delivering = threading.Lock()
         self.callback: Callable[[list[Completion]], None] | None = None
 
@@ -43,6 +45,12 @@ class NativeArray:
     def finished(self) -> int:
         """See `TaskArray.finished`."""
         return self._record.finished
+
+    @property
+    def has_failed(self) -> bool:
+        """See `TaskArray.has_failed`."""
+        record = self._record
+        return record.cancelled or record.kind.refused is not None or self._engine.client.closed_mark is not None
 
     def extend(self, items: Iterable[Any]) -> int:
         """See `TaskArray.extend`."""
@@ -83,6 +91,11 @@ class NativeArray:
                 raise errors.GetTimeoutError(f"no item finished within {timeout} s")
         return self.take_nowait()
 
+    def wait_finished(self, count: int) -> None:
+        """See `TaskArray.wait_finished`."""
+        record = self._record
+        self._engine.client.turns.wait(lambda: record.finished >= count)
+
     def take_nowait(self) -> list[Completion]:
         """See `TaskArray.take_nowait`."""
         record, engine = self._record, self._engine
@@ -94,6 +107,7 @@ class NativeArray:
             except IndexError:
                 break  # another thread took it
             if isinstance(values, list):
+                self.taken_nbytes += sum(map(len, values))
                 for index, value in enumerate(values, first):
                     self._items[index] = None
                     if value[0] == 0x80:
@@ -115,6 +129,7 @@ class NativeArray:
         with shield, client.lock:
             extra = self._record.extras.pop(index, None)
             if extra is not None:
+                self.taken_nbytes += pb.Outcome.FromString(value).value.stored.nbytes
                 client.owner.take_extra(self._record, index, extra)
         return completion
 

@@ -22,6 +22,9 @@ _PREFIX = "OUTBOARD_"
 #: Value of `Settings.address` that runs everything in the calling process.
 INLINE_ADDRESS: Final = "inline"
 
+#: Least room for stored objects, in bytes: below it not even one large value fits.
+STORE_MIN_NBYTES = 1 << 20
+
 _UNITS = {
     "": 1,
     "B": 1,
@@ -147,6 +150,31 @@ def parse_nbytes(text: str | int | float) -> int | float:
     return nbytes
 
 
+def parse_store_memory(given: str | int | float) -> int | float:
+    """Read the room for stored objects: an int is bytes, a float a fraction of the memory; text as in `parse_nbytes`.
+
+    A number in text means what it means in Python: ``"0.3"`` is a fraction, ``"500000000"`` bytes.
+    """
+    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
+        raise TypeError(f"{given!r} is not a size: an int is bytes, a float a fraction of the memory")
+    if isinstance(given, str):
+        given = _fraction(given) or parse_nbytes(given)
+    if isinstance(given, float):
+        if not 0 < given <= 1:
+            raise ValueError(f"{given!r} is no fraction of the memory (above 0, at most 1); bytes are an int")
+    elif given < STORE_MIN_NBYTES:
+        raise ValueError(f"{given} bytes is too little: at least {STORE_MIN_NBYTES}, or a fraction such as 0.3")
+    return given
+
+
+def _fraction(text: str) -> float | None:
+    """Read ``"0.3"``, a number with a point and no unit; None for any other text."""
+    try:
+        return float(text) if "." in text else None
+    except ValueError:
+        return None
+
+
 def parse_seconds(text: str | int | float) -> float:
     """Read a duration in seconds: ``"1.5"``, ``"10s"``, ``"200ms"``, ``"2min"``."""
     if isinstance(text, (int, float)):
@@ -168,12 +196,23 @@ def parse_flag(text: str | bool) -> bool:
     return lowered in ("1", "true", "yes", "on")
 
 
+def parse_amount(given: str | float) -> float:
+    """Read the amount of a resource: a number that is not negative."""
+    amount = float(given)
+    if isinstance(given, bool) or not 0 <= amount < float("inf"):
+        raise ValueError(f"{given!r} is not an amount: 0 or more")
+    return amount
+
+
 def parse_amounts(text: str | Mapping[str, float]) -> dict[str, float]:
     """Read amounts by name: ``"licence=2,disk=0.5"``."""
-    if not isinstance(text, str):
-        return dict(text)
-    pairs = (part.partition("=") for part in text.split(",") if part.strip())
-    return {name.strip(): float(amount) for name, _, amount in pairs}
+    if isinstance(text, str):
+        pairs = (part.partition("=") for part in text.split(",") if part.strip())
+        text = {name.strip(): amount for name, _, amount in pairs}  # type: ignore[misc]
+    for name in text:
+        if name in _BUILTIN_RESOURCES:
+            raise ValueError(f"{name!r} has a setting of its own: {_BUILTIN_RESOURCES[name]}")
+    return {name: parse_amount(amount) for name, amount in text.items()}
 
 
 def _setting(default: Any, parse: Callable[[Any], Any]) -> Any:
@@ -189,18 +228,18 @@ class Settings:
         num_cpus: CPUs of the embedded cluster; None for what affinity and container limits leave this process.
         num_gpus: GPUs of the embedded cluster; None for those that are visible.
         resources: custom resources of the embedded cluster, as ``"licence=2,disk=1"``.
-        store_memory: room for stored objects: bytes, or a fraction of the memory. Larger keeps more results in
-            memory, smaller leaves more to the programs. 30 % as in Ray.
+        store_memory: room for stored objects: bytes (an int, ``"512MiB"``), or a fraction of the memory (a float,
+            ``"30%"``). Larger keeps more results in memory, smaller leaves more to the programs. 30 % as in Ray.
         log_prefix: begin each line that a task prints with function, machine and process; None (unset) does so for
             plain tasks and leaves the lines of Pools as they are, since their users expect plain output.
         start_timeout: seconds an embedded cluster may take to answer. It takes about 0.1; a loaded machine needs more.
     """
 
     address: str | None = _setting(None, str)
-    num_cpus: float | None = _setting(None, float)
-    num_gpus: float | None = _setting(None, float)
+    num_cpus: float | None = _setting(None, parse_amount)
+    num_gpus: float | None = _setting(None, parse_amount)
     resources: Mapping[str, float] = field(default_factory=dict, metadata={"parse": parse_amounts})
-    store_memory: int | float = _setting(0.3, parse_nbytes)
+    store_memory: int | float = _setting(0.3, parse_store_memory)
     log_prefix: bool | None = _setting(None, parse_flag)
     start_timeout: float = _setting(30.0, parse_seconds)
 
@@ -225,10 +264,6 @@ class Settings:
             if given is not None:
                 values[name] = _parsed(name, parse, given)
         return cls(**values)
-
-    def store_nbytes(self, memory_nbytes: int) -> int:
-        """Give the room for stored objects in bytes on a machine with so much memory."""
-        return int(self.store_memory * memory_nbytes if self.store_memory <= 1 else self.store_memory)
 
 
 SETTING_NAMES = tuple(f.name for f in dataclasses.fields(Settings))

@@ -101,6 +101,20 @@ class ObjectRef:
         return _rebuild, (self.owner, self.seq)
 
 
+def check_refs(call: str, refs: Any) -> None:
+    """Raise TypeError, with what came and where, unless all of several are references."""
+    for position, ref in enumerate(refs):
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"{call} takes references (ObjectRef); item {position} is {describe_value(ref)}")
+
+
+def describe_value(value: Any) -> str:
+    """Name a value that is not what was expected, by type and in short: ``int 5``."""
+    import reprlib
+
+    return f"{type(value).__name__} {reprlib.repr(value)}"
+
+
 def _rebuild(owner: int, seq: int) -> ObjectRef:
     from .engine import current
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,12 @@ from outboard.errors import SerializationError, TaskCancelledError, WorkerLostEr
 # The type checker's stubs leave these two out.
 MaybeEncodingError: Any = standard.MaybeEncodingError  # type: ignore[attr-defined]
 RemoteTraceback: Any = standard.RemoteTraceback  # type: ignore[attr-defined]
+
+#: What `multiprocessing` says of what only its own child processes can be given.
+_NEEDS_INHERITANCE = re.compile(r"(?P<kind>\w+) objects should only be shared between processes through inheritance")
+
+#: Methods of a manager for classes of another name.
+_MAKERS = {"Synchronized": "Value", "SynchronizedArray": "Array", "SynchronizedString": "Array", "SimpleQueue": "Queue"}
 
 #: Characters of a callable's argument that an error repeats.
 _REPR_MAX = 80
@@ -46,7 +53,21 @@ def _serialization(error: SerializationError) -> BaseException:
         encoding.__dict__.update(exc=reason, value=error.value_repr)
         encoding.args = (reason, error.value_repr)
         return encoding
+    if isinstance(error.reason, RuntimeError):
+        return explained(error.reason)
     return error if error.reason is None else error.reason
+
+
+def explained(error: RuntimeError) -> RuntimeError:
+    """Add to the standard refusal of locks, queues and the like what to use in their place; others pass as they are."""
+    found = _NEEDS_INHERITANCE.fullmatch(str(error))
+    if found is None:
+        return error
+    maker = _MAKERS.get(found["kind"], found["kind"])
+    return RuntimeError(
+        f"{error}; workers of this pool inherit nothing from the program. Pass what a manager makes, here or in "
+        f"`initargs`: multiprocessing.Manager().{maker}()"
+    )
 
 
 def terminated() -> TaskCancelledError:

@@ -1,7 +1,8 @@
 """How `imap` draws its input: a bounded distance ahead of consumption.
 
 A `Feed` joins one iterable to one task array. `drawn` counts the tasks appended, `taken` those whose results the
-program has consumed; drawing goes on while they differ by less than `window`, so neither input nor results pile up.
+program has consumed; drawing goes on while they differ by less than the window, so neither input nor results pile up.
+The window is a number of tasks that follows their pace, and at most as many as have results for a share of the store.
 
     iterable ──draw──▶ array ──▶ workers ──▶ array ──take──▶ iterator ──▶ program
         ▲                                                        │
@@ -11,6 +12,9 @@ Containers are drawn by whoever consumes. Any other iterable may block, or even 
 draws it and appends each item before it asks for the next. The thread ends with the input, with an error, or with
 `stop()`, which the iterator's finaliser calls: it takes no lock. Waking goes through `SimpleQueue`, whose `put` may be
 called from finalisers.
+
+`join` lifts a feed: then the rest is drawn whether or not anybody consumes, a window ahead of what has finished. When
+the array has failed one more item is drawn, to bring the error, and no other.
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ SLOW_WINDOW_MAX = 48
 #: Most tasks ahead of consumption when they are short, so that they travel by hundreds.
 WINDOW_MAX = 1000
 
+#: The part of the store (one over this) that results of one feed may fill, those expected of unfinished tasks included.
+#: Smaller leaves less to inputs and other feeds; larger holds up tasks with large results more.
+STORE_SHARE = 3
+
 #: Seconds of work per task below which the window grows beyond `SLOW_WINDOW_MAX`.
 SHORT_TASK = 1e-3
 
@@ -49,6 +57,10 @@ _NEVER_BLOCKS = frozenset(
     | {type(iter(()))}
     | {type(iter([])), type(iter(range(0))), type(iter("")), type(iter(b""))}
 )
+
+
+#: Types whose iteration never ends, so that `join` need not try; and so does that of a `repeat` without a number.
+_NEVER_ENDS = frozenset({itertools.count, itertools.cycle})
 
 
 class Feed:
@@ -66,6 +78,7 @@ class Feed:
         chunksize: int,
         processes: int,
         buffersize: int | None,
+        store_nbytes: int,
         on_end: Callable[[], None],
     ) -> None:
         self.drawn = 0
@@ -81,6 +94,11 @@ class Feed:
             self._window = min(WINDOW_PER_WORKER * processes, self._slow_max)
         else:
             self._window = max(1, buffersize // chunksize)
+        self._store_share = 0 if self._is_fixed else store_nbytes // STORE_SHARE
+        self._most = processes if self._store_share else sys.maxsize  # tasks whose results fit; a guess at first
+        self._measured = (0, 0)  # results received and their bytes at the last look
+        self._is_lifted = False
+        self._is_endless = _is_endless(iterable)
         self._source = self._open(iterable, chunksize)
         self._is_threaded = type(iterable) not in _NEVER_BLOCKS and not self.ended
         self._drawing = threading.Lock()
@@ -103,12 +121,26 @@ class Feed:
         else:
             self._conclude()
 
+    def received(self, count: int) -> None:
+        """Learn how large results are, of which so many have been received, and draw if that makes room."""
+        if self._store_share:
+            before, nbytes_before = self._measured
+            nbytes = self._array.taken_nbytes
+            self._measured = count, nbytes
+            size = max(nbytes / count, (nbytes - nbytes_before) / (count - before))
+            self._most = max(1, int(self._store_share // max(size, 1)))
+            self._draw_if_room()
+
     def consumed(self, outstanding: int) -> None:
         """Count one more result consumed, and draw when there is enough room; `outstanding` tasks are unfinished."""
         self.taken += 1
         if not self._is_fixed:
             self._adapt(outstanding)
-        if self.ended or self.drawn - self.taken > self._window - max(1, self._window >> 2):
+        self._draw_if_room()
+
+    def _draw_if_room(self) -> None:
+        limit = self._limit()
+        if self.ended or self._ahead() > limit - max(1, limit >> 2):
             return
         if not self._is_threaded:
             self.refill()
@@ -118,8 +150,11 @@ class Feed:
 
     def refill(self) -> None:
         """Draw as much as the window has room for, in the calling thread."""
+        array = self._array
         with self._drawing:
-            room = self._window - (self.drawn - self.taken)
+            room = self._limit() - self._ahead()
+            if array.has_failed:
+                room = min(room, 1)
             batch = []
             failure: BaseException | None = None
             try:
@@ -131,18 +166,28 @@ class Feed:
                 return
             if batch:
                 self._append(batch)
-            if failure is not None or len(batch) < room:
+            if failure is not None or len(batch) < room or (batch and array.has_failed):
                 self.end(failure)
         if isinstance(failure, KeyboardInterrupt):
             raise failure
 
     def lift(self) -> None:
-        """Draw the rest of the input whether or not results are consumed; for `join`."""
+        """Draw the rest of the input whether or not results are consumed, as they finish; for `join`.
+
+        Of an input that is known to have no end, and for workers that have gone, nothing more is drawn.
+        """
+        if self._is_endless:
+            self.end()
+        elif self._is_threaded and self._array.has_failed:  # its source may block for ever
+            self.end(None if self.drawn > self.taken else RuntimeError("the pool failed before the input had ended"))
         self._is_fixed = True
-        self._window = sys.maxsize
-        if not self._is_threaded and not self.ended:
-            self.refill()
+        self._window = max(self._window, self._slow_max)
+        self._is_lifted = True
         self._room.put(None)
+        while not self.ended and not self._is_threaded:
+            if not self._has_room():
+                self._await_finished()
+            self.refill()
 
     def end(self, error: BaseException | None = None) -> None:
         """Draw no more; the results of what was drawn still come, then the error."""
@@ -189,8 +234,18 @@ class Feed:
             self._wants_items = False
             self._arrived.put(None)
 
+    def _ahead(self) -> int:
+        return self.drawn - (self._array.finished if self._is_lifted else self.taken)
+
+    def _limit(self) -> int:
+        return self._window if self._is_lifted else min(self._window, self._most)
+
     def _has_room(self) -> bool:
-        return self.drawn - self.taken < self._window
+        return self._ahead() < self._limit()
+
+    def _await_finished(self) -> None:
+        """Wait until a part of the window has finished; for a feed that was lifted."""
+        self._array.wait_finished(self.drawn - self._window + max(1, self._window >> 2))
 
     def _conclude(self) -> None:
         self.ended = True
@@ -221,6 +276,9 @@ def _draw_all(feed: Feed) -> None:
     try:
         while not feed.ended:
             if not feed._has_room():
+                if feed._is_lifted:
+                    feed._await_finished()
+                    continue
                 feed._wants_room = True
                 if not feed._has_room() and not feed.ended:
                     feed._room.get()
@@ -235,10 +293,21 @@ def _draw_all(feed: Feed) -> None:
                 return
             if not feed.ended:
                 feed._append([item])
+            if feed._array.has_failed:
+                return
     finally:
         feed.end()
         feed._array.close()
         feed._on_end()
+
+
+def _is_endless(iterable: Iterable[Any]) -> bool:
+    if type(iterable) is itertools.repeat:
+        try:
+            iterable.__length_hint__()
+        except TypeError:
+            return True
+    return type(iterable) in _NEVER_ENDS
 
 
 def call_weakly(method: Callable[[], None]) -> Callable[[], None]:

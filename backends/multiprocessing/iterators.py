@@ -105,6 +105,8 @@ class IMapIterator:
         for index, ok, value in taken:
             item = pending.pop(index, None)
             self._store(index, (True, value) if ok else (False, self._translated(value, index, item)))
+        if taken:
+            self._feed.received(self._received)
 
     def _translated(self, error: BaseException, index: int, item: Any) -> BaseException:
         return translated(error, (lambda: self._name_call(index, item)) if isinstance(error, WorkerLostError) else None)

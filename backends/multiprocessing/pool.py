@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from outboard.engine import Chunk, Spread, TaskArray, current
 from outboard.options import TaskOptions
 
-from .faults import describe_call, terminated, translated
+from .faults import describe_call, explained, terminated, translated
 from .feed import Feed, call_weakly
 from .iterators import IMapIterator, IMapUnorderedIterator, flattened
 from .results import KILL_AFTER, ApplyResult, Callback, MapResult
@@ -39,6 +39,16 @@ _StandardPool: Any = multiprocessing.pool.Pool
 def cpu_count() -> int:
     """Return the number of CPUs of the cluster, which is started when there is none yet."""
     return max(1, int(current().cluster_resources().get("CPU", 1)))
+
+
+def _whole_number(processes: Any) -> int:
+    try:
+        processes = operator.index(processes)
+    except TypeError:
+        raise TypeError(f"Number of processes must be a whole number or None, not {processes!r}") from None
+    if processes < 1:
+        raise ValueError("Number of processes must be at least 1")
+    return int(processes)
 
 
 class Pool(_StandardPool):  # type: ignore[misc]
@@ -76,8 +86,8 @@ class Pool(_StandardPool):  # type: ignore[misc]
         maxtasksperchild: int | None = None,
         context: object = None,
     ) -> None:
-        if processes is not None and processes < 1:
-            raise ValueError("Number of processes must be at least 1")
+        if processes is not None:
+            processes = _whole_number(processes)
         if maxtasksperchild is not None and (not isinstance(maxtasksperchild, int) or maxtasksperchild <= 0):
             raise ValueError("maxtasksperchild must be a positive int or None")
         if initializer is not None and not callable(initializer):
@@ -85,18 +95,22 @@ class Pool(_StandardPool):  # type: ignore[misc]
         if context is not None:
             warnings.warn("context is ignored: workers are forked from Outboard's template", stacklevel=2)
         self._engine = current()
-        self._processes = cpu_count() if processes is None else operator.index(processes)
+        self._processes = cpu_count() if processes is None else processes
         share = cpu_share(self._engine, self._processes)
         self._options = TaskOptions(num_cpus=share, max_retries=0)
-        self._binding = self._engine.bind(
-            processes=self._processes,
-            initializer=None if initializer is None else partial(initializer, *initargs),
-            max_tasks=maxtasksperchild,
-            label=f"Pool-{next(_numbers)}",
-        )
+        try:
+            self._binding = self._engine.bind(
+                processes=self._processes,
+                initializer=None if initializer is None else partial(initializer, *initargs),
+                max_tasks=maxtasksperchild,
+                label=f"Pool-{next(_numbers)}",
+            )
+        except RuntimeError as error:
+            raise explained(error) from None
         self._lock = threading.Lock()
         self._feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
         self._feeds_changed = threading.Condition(self._lock)
+        self._store_nbytes: int | None = None  # asked for with the first imap
         self._callbacks_left = 0
         self._callback_thread: int | None = None
         self._callbacks_done = threading.Condition(self._lock)
@@ -295,7 +309,10 @@ class Pool(_StandardPool):  # type: ignore[misc]
             raise ValueError(f"Chunksize must be 1+, not {chunksize:n}")
         if buffersize is not None and buffersize < 1:
             raise ValueError(f"buffersize must be 1 or more, not {buffersize}")
-        feed = Feed(iterable, chunksize, self._processes, buffersize, call_weakly(self._feed_ended))
+        if self._store_nbytes is None:
+            self._store_nbytes = sum(node.get("store_nbytes", 0) for node in self._engine.nodes())
+        on_end = call_weakly(self._feed_ended)
+        feed = Feed(iterable, chunksize, self._processes, buffersize, self._store_nbytes, on_end)
         array = self._open_array(func, chunksize)
         iterator = kind(self, func, array, feed, chunksize)
         self._feeds.add(feed)

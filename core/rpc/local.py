@@ -62,6 +62,9 @@ _FALSE = (False,)
 
 _END: RawMessage = (b"", [], 0, None)
 
+#: Seconds that `hang_up` gives a reader to leave, which takes microseconds once the stream has ended.
+LEAVE_SECONDS = 1.0
+
 
 class BlockingLink:
     """A link's end in a process without an event loop.
@@ -216,6 +219,20 @@ class BlockingLink:
         if inbox and inbox[0] is message:
             inbox[0] = _END
         self.closed = True
+
+    def hang_up(self) -> None:
+        """End both directions for everybody who has the socket, and wait until the thread that reads has left it.
+
+        Unlike ``close`` it may be called while other threads use the link: the descriptor stays, reads come to the end
+        of the stream, writes raise BrokenPipeError.
+        """
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the peer has ended it, or it is closed
+        # With a limit: it may be a signal handler in the very thread that reads who calls us.
+        if self._reading.acquire(timeout=LEAVE_SECONDS):
+            self._reading.release()
 
     def close(self) -> None:
         """Close this end and the descriptors nobody took; a second call does nothing."""

@@ -44,6 +44,10 @@ def fail(x: object) -> None:
     raise KeyError(x)
 
 
+def leave_early() -> None:
+    raise RuntimeError("not today")
+
+
 def leave(code: int) -> None:
     sys.exit(code)
 
@@ -121,8 +125,9 @@ def test_put_and_get(engine: Engine) -> None:
     assert engine.get([]) == []
     with pytest.raises(TypeError):
         engine.put(refs[0])
-    with pytest.raises(ValueError, match="list"):
-        engine.get(tuple(refs))  # type: ignore[call-overload]
+    for wrong in (tuple(refs), 5, [1, refs[0]], [refs[0], None]):
+        with pytest.raises(TypeError, match=r"get\(\) takes .*ObjectRef.* (tuple \(Obj|int 5|int 1|NoneType None)"):
+            engine.get(wrong)  # type: ignore[call-overload]
 
 
 def test_submit_gives_as_many_references_as_results(engine: Engine) -> None:
@@ -130,7 +135,10 @@ def test_submit_gives_as_many_references_as_results(engine: Engine) -> None:
     assert engine.get(engine.submit(pair, (1,), {}, OPTIONS.merged(num_returns=2))) == [1, 2]
     assert engine.submit(double, (1,), {}, OPTIONS.merged(num_returns=0)) is None
     for ref in engine.submit(pair, (1,), {}, OPTIONS.merged(num_returns=3)):
-        with pytest.raises(ValueError, match="3"):
+        with pytest.raises(ValueError, match="pair returned 2 values, but num_returns=3"):
+            engine.get(ref, 20)
+    for ref in engine.submit(double, (1,), {}, OPTIONS.merged(num_returns=2)):
+        with pytest.raises(TypeError, match="double returned int, but num_returns=2"):
             engine.get(ref, 20)
 
 
@@ -172,8 +180,9 @@ def test_wait_keeps_the_order_and_checks_its_arguments(engine: Engine) -> None:
     ready, others = engine.wait(refs, num_returns=2, timeout=20)
     assert len(ready) == 2 and sorted(map(refs.index, ready + others)) == [0, 1, 2, 3]
     assert engine.wait([], 1) == ([], [])
-    with pytest.raises(TypeError):
-        engine.wait(refs[0])  # type: ignore[arg-type]
+    for bad in (refs[0], 5, None, [5], [refs[0], "x"]):
+        with pytest.raises(TypeError, match=r"wait\(\) takes .*ObjectRef.* (ObjectRef Obj|int 5|NoneType|str 'x')"):
+            engine.wait(bad)  # type: ignore[arg-type]
     for wrong in ({"num_returns": 0}, {"num_returns": 5}):
         with pytest.raises(ValueError):
             engine.wait(refs, **wrong)
@@ -243,6 +252,30 @@ def test_array_runs_each_item_once(engine: Engine) -> None:
     assert array.take() == array.take_nowait() == []
     with pytest.raises(ValueError):
         array.extend([1])
+
+
+def test_array_tells_when_items_have_finished_without_taking_them(engine: Engine) -> None:
+    array = engine.open_array(double, OPTIONS)
+    array.extend(range(20))
+    array.wait_finished(12)
+    assert 12 <= array.finished <= 20
+    array.wait_finished(20)
+    assert array.finished == 20 and len(take_all(array)) == 20
+    assert array.taken_nbytes >= 0 and not array.has_failed
+
+
+def test_array_knows_that_it_has_failed(engine: Engine) -> None:
+    cancelled, of_failed, of_engine = (engine.open_array(double, OPTIONS, b) for b in (None, engine.bind(
+        processes=1, initializer=leave_early), None))  # fmt: skip
+    cancelled.cancel()
+    of_failed.extend([1])
+    assert not take_all(of_failed)[0].ok
+    engine.shutdown()
+    for array in (cancelled, of_failed, of_engine):
+        assert array.has_failed
+        array.extend([1, 2])
+        if array is not cancelled:
+            array.wait_finished(array.count)
 
 
 def test_array_may_be_taken_while_it_grows(engine: Engine) -> None:

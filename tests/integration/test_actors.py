@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -123,3 +124,46 @@ def test_unknown_method_and_direct_calls_are_refused() -> None:
 
 def test_call_on_a_handle_that_nobody_keeps() -> None:
     assert outboard.get(outboard.remote(Counter).remote(4).add.remote(1), timeout=20) == 5
+
+
+def test_resources_are_held_by_calls_only() -> None:
+    outboard.shutdown()
+    outboard.init(num_cpus=2, resources={"licence": 1})
+    Licensed = outboard.remote(num_cpus=2, resources={"licence": 1})(Counter)
+    first, second = Licensed.remote(), Licensed.remote()
+    assert outboard.get([first.add.remote(1), second.add.remote(2)], timeout=20) == [1, 2]
+    assert outboard.available_resources() == {"CPU": 2.0, "licence": 1.0}
+    nap = first.nap.remote(60)
+    while outboard.available_resources() != {"CPU": 0.0, "licence": 0.0}:
+        assert outboard.wait([nap], timeout=0.01) == ([], [nap])
+    other = second.add.remote()
+    assert outboard.wait([other], timeout=0.3) == ([], [other])  # what it asks for is taken
+    outboard.kill(first)
+    assert outboard.get(other, timeout=20) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [({"num_cpus": 999}, "999 CPU"), ({"num_gpus": 1}, "1 GPU"), ({"resources": {"licenc": 1}}, "1 licenc")],
+)
+def test_demand_that_nothing_meets_names_the_class_and_both_amounts(options: dict[str, Any], asked: str) -> None:
+    outboard.shutdown()
+    outboard.init(num_cpus=1, num_gpus=0)
+    for made in (outboard.remote(**options)(Counter).remote(), outboard.remote(Counter).options(**options).remote()):
+        text = rf"Counter\.add can never run: it asks for {asked}, the cluster has 1 CPU in all"
+        with pytest.raises(errors.TaskUnschedulableError, match=text):
+            outboard.get(made.add.remote(), timeout=20)
+
+
+def test_options_that_mean_nothing_for_actors_are_refused() -> None:
+    for options in ({"max_retries": 2}, {"max_retries": -1}, {"retry_exceptions": True}):
+        with pytest.raises(ValueError, match="run once"):
+            outboard.remote(**options)(Counter)
+        with pytest.raises(ValueError, match="run once"):
+            outboard.remote(Counter).options(**options)
+        with pytest.raises(ValueError, match="run once"):
+            outboard.remote(Counter).remote().add.options(**options)
+    with pytest.raises(ValueError, match=r"actor\.method\.options\(num_returns"):
+        outboard.remote(num_returns=2)(Counter)
+    with pytest.raises(ValueError, match="unknown task option"):
+        outboard.remote(Counter).options(num_cpu=2)

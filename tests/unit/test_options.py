@@ -73,6 +73,47 @@ def test_sizes_that_are_none(text: str) -> None:
         parse_nbytes(text)
 
 
+@pytest.mark.parametrize(
+    ("given", "meaning"),
+    [
+        (2_000_000, 2_000_000),
+        ("2GB", 2 * 10**9),
+        ("2000000", 2_000_000),
+        ("1.5 MiB", 3 << 19),
+        (1.0, 1.0),
+        (0.3, 0.3),
+        ("0.3", 0.3),
+        ("30%", 0.3),
+        ("1.0", 1.0),
+    ],
+)
+def test_room_for_objects_is_bytes_when_whole_and_a_fraction_otherwise(given: Any, meaning: float) -> None:
+    for settings in (Settings.load({}, store_memory=given), Settings.load({"OUTBOARD_STORE_MEMORY": str(given)})):
+        assert settings.store_memory == meaning and type(settings.store_memory) is type(meaning)
+
+
+@pytest.mark.parametrize(
+    "given", [1, 0, -1, 0.0, -0.5, 1.5, 2e9, float("nan"), "1", "0", "1.5", "0.0", "120%", "-1GB", "much", "nan"]
+)
+def test_nonsense_as_room_for_objects_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"setting store_memory: .*(fraction|at least|size)"):
+        Settings.load({}, store_memory=given)
+    with pytest.raises(ValueError, match="setting store_memory: "):
+        Settings.load({"OUTBOARD_STORE_MEMORY": str(given)})
+    for other in (True, [1], b"1"):
+        with pytest.raises(ValueError, match="an int is bytes, a float a fraction"):
+            Settings.load({}, store_memory=other)
+
+
+@pytest.mark.parametrize("given", [-1, float("nan"), float("inf"), True, "-2"])
+def test_negative_and_boundless_amounts_are_refused(given: Any) -> None:
+    for explicit in ({"num_cpus": given}, {"num_gpus": given}, {"resources": {"licence": given}}):
+        with pytest.raises(ValueError, match="0 or more"):
+            Settings.load({}, **explicit)
+    with pytest.raises(ValueError, match="setting of its own: num_cpus"):
+        Settings.load({}, resources={"CPU": 1})
+
+
 def test_durations_and_flags() -> None:
     assert [parse_seconds(t) for t in ("1.5", "10s", "200ms", "2 min", 3)] == [1.5, 10, 0.2, 120, 3]
     assert [parse_flag(t) for t in ("1", "Yes", "on", "0", "false", True)] == [True, True, True, False, False, True]
@@ -93,8 +134,7 @@ def test_settings_come_from_arguments_then_environment_then_defaults() -> None:
     settings = Settings.load(environ, num_cpus=2, num_gpus=None)
     assert (settings.num_cpus, settings.log_prefix, settings.address) == (2, True, None)
     assert settings.resources == {"licence": 2, "disk": 0.5}
-    assert settings.store_nbytes(1000) == 250
-    assert Settings.load({"OUTBOARD_STORE_MEMORY": "1KiB"}).store_nbytes(10**9) == 1024
+    assert settings.store_memory == 0.25
     assert Settings.load({}) == Settings()
 
 

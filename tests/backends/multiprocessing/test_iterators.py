@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import multiprocessing
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from outboard.errors import TaskCancelledError
+import outboard
+from outboard.errors import NodeLostError, ShutdownError, TaskCancelledError
 from outboard.multiprocessing import Pool
 
 
@@ -225,3 +227,111 @@ def test_threads_may_share_an_iterator(our_pool_class: Any) -> None:
         for thread in threads:
             thread.join()
     assert sorted(got) == list(range(200))
+
+
+def boom() -> None:
+    raise RuntimeError("no licence file")
+
+
+def endless(kind: str) -> Any:
+    generator = (i for i in itertools.count())
+    return {"count": itertools.count(), "repeat": itertools.repeat(-1), "generator": generator}[kind]
+
+
+def drain(iterator: Iterator[Any]) -> list[BaseException]:
+    """Go on after every exception until the iteration ends."""
+    failures: list[BaseException] = []
+    while True:
+        try:
+            next(iterator)
+        except StopIteration:
+            return failures
+        except Exception as error:
+            failures.append(error)
+
+
+@pytest.mark.parametrize("kind", ["count", "repeat", "generator"])
+@pytest.mark.parametrize("method", ["imap", "imap_unordered"])
+def test_endless_input_ends_with_the_error_of_the_initializer(our_pool_class: Any, method: str, kind: str) -> None:
+    p = our_pool_class(2, initializer=boom)
+    it = getattr(p, method)(abs, endless(kind))
+    with pytest.raises(RuntimeError, match="no licence file"):
+        next(it)
+    p.close()
+    p.join()
+    assert {str(error) for error in drain(it)} <= {"no licence file"}
+
+
+@pytest.mark.parametrize("kind", ["count", "generator"])
+def test_endless_input_ends_with_the_engine(native_pool_class: Any, kind: str) -> None:
+    p = native_pool_class(2)
+    it, unread = p.imap(abs, endless(kind)), p.imap(abs, endless(kind))
+    assert next(it) == 0
+    outboard.shutdown()
+    for iterator in (it, unread):
+        failures = drain(iterator)
+        assert failures and {type(error) for error in failures} <= {ShutdownError, NodeLostError}
+    p.close()
+    p.join()
+
+
+def test_join_of_a_failed_pool_does_not_wait_for_an_input_that_blocks(native_pool_class: Any) -> None:
+    go = threading.Event()
+
+    def source() -> Iterator[int]:
+        yield 1
+        go.wait(30)
+
+    p = native_pool_class(1)
+    it = p.imap(abs, source())
+    assert next(it) == 1
+    outboard.shutdown()
+    p.close()
+    p.join()
+    with pytest.raises(RuntimeError, match="before the input had ended"):
+        next(it)
+    go.set()
+    wait_until(lambda: not feeders())
+
+
+@pytest.mark.parametrize("kind", ["count", "repeat"])
+def test_join_draws_no_more_of_what_is_known_to_have_no_end(our_pool_class: Any, kind: str) -> None:
+    p = our_pool_class(2)
+    it = p.imap(abs, endless(kind))
+    first = [next(it) for _ in range(3)]
+    p.close()
+    p.join()
+    assert len(first + list(it)) < 2000
+
+
+def test_join_draws_the_rest_at_the_pace_of_the_workers(our_pool_class: Any) -> None:
+    ahead = []
+    p = our_pool_class(2)
+
+    def source() -> Iterator[int]:
+        for i in range(3000):
+            ahead.append(i - it._array.finished)
+            yield i
+
+    it: Any = p.imap(abs, [])
+    it = p.imap(abs, source())
+    p.close()
+    p.join()
+    assert len(ahead) == 3000 and max(ahead) < 1001
+    assert list(it) == list(range(3000))
+
+
+def test_join_may_be_interrupted_while_an_endless_generator_is_drawn(native_pool_class: Any) -> None:
+    p = native_pool_class(1)
+    source = Source()
+    it = p.imap(abs, source)
+    p.close()
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        p.join()
+    timer.join()
+    del it
+    p.terminate()
+    wait_until(lambda: not feeders())

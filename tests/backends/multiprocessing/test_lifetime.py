@@ -46,7 +46,8 @@ def fail(i: int) -> None:
     [
         ({"processes": 0}, ValueError, "Number of processes must be at least 1"),
         ({"processes": -2}, ValueError, "Number of processes must be at least 1"),
-        ({"processes": "2"}, TypeError, "not supported between"),
+        ({"processes": "2"}, TypeError, "not supported between|Number of processes must be a whole number .*not '2'"),
+        ({"processes": 2.5}, TypeError, "as an integer|Number of processes must be a whole number .*not 2.5"),
         ({"processes": 1, "maxtasksperchild": 0}, ValueError, "maxtasksperchild must be a positive int or None"),
         ({"processes": 1, "maxtasksperchild": 1.5}, ValueError, "maxtasksperchild must be a positive int or None"),
         ({"processes": 1, "initializer": 5}, TypeError, "initializer must be a callable"),
@@ -230,3 +231,21 @@ def test_terminate_under_load_with_an_endless_feeder(our_pool_class: Any) -> Non
         p.terminate()
         p.join()
         assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize(("kind", "maker"), [("Lock", "Lock"), ("SimpleQueue", "Queue")])
+def test_what_needs_inheritance_is_refused_with_what_to_use(native_pool_class: Any, kind: str, maker: str) -> None:
+    shared = getattr(multiprocessing.get_context("fork"), kind)()
+    text = rf"only be shared between processes through inheritance; .*initargs.*Manager\(\)\.{maker}\(\)"
+    with native_pool_class(1) as p:
+        for call in (
+            lambda: p.map(abs, [shared]),
+            lambda: p.apply(abs, (shared,)),
+            lambda: next(p.imap(abs, [shared])),
+            lambda: native_pool_class(1, abs, (shared,)),
+        ):
+            with pytest.raises(RuntimeError, match=text):
+                call()
+        assert p.apply(abs, (-1,)) == 1
+    if kind == "SimpleQueue":
+        shared.close()
