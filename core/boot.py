@@ -1,4 +1,4 @@
-"""First steps of an embedded node, before anything heavy is imported: it forks the template while it is nearly empty.
+"""First steps of an embedded node: it imports what node and workers share, and forks the template.
 
 Started by `embedded.start` as ``python -c`` with descriptors of the client's link and pidfd, and the settings as JSON.
 """
@@ -6,6 +6,8 @@ Started by `embedded.start` as ``python -c`` with descriptors of the client's li
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import json
 import os
 import signal
@@ -17,6 +19,10 @@ from typing import NamedTuple
 from .process.board import Board
 from .process.spawn import WORKER_ENTRY, WORKER_MODULES, fork_template
 from .rpc.sockets import listen
+
+
+#: What node and workers both use: imported once, before the template parts from the node.
+SHARED_MODULES = ("outboard.rpc.local", "outboard.rpc.protos.outboard_pb2", "outboard.store.memory", "outboard.errors")
 
 
 class Boot(NamedTuple):
@@ -53,7 +59,10 @@ def open_folder(parents: Iterable[str | None]) -> tuple[str, socket.socket]:
 
 def main(link_fd: int, pidfd: int, settings_json: str) -> None:
     """Fork the template, then be the node until the client that started this process ends."""
+    gc.disable()  # until all is imported: what is made now stays
     settings = json.loads(settings_json)
+    for module in SHARED_MODULES:
+        importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to answer
     client = socket.socket(fileno=link_fd)
     folder, listener = open_folder((os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"))
@@ -65,5 +74,8 @@ def main(link_fd: int, pidfd: int, settings_json: str) -> None:
     boot = Boot(client, pidfd if pidfd >= 0 else None, folder, listener, board, template_pid, control)
     from .node import run
 
+    gc.freeze()
+    gc.enable()
     run(boot, settings)
-    sys.exit(0)
+    sys.stderr.flush()
+    os._exit(0)  # sockets and processes end with this one; taking the interpreter apart would only tell of each

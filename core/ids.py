@@ -6,7 +6,6 @@ worker for ever. A task or object is named by its owner's incarnation and a numb
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 #: Resource amounts are integers of this fraction of a unit, so that sums of fractions are exact. 10,000 as in Ray.
@@ -35,13 +34,12 @@ def item_object(owner: int, stream: int, index: int) -> ObjectId:
     return ObjectId(owner, 1 << 63 | stream << 40 | index)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """``count`` consecutive tasks of one stream and attempt: indices first, first + stride, …"""
 
     stream: int
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     attempt: int
     stride: int = 1
 

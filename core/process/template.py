@@ -6,9 +6,8 @@ it kills every worker's session, removes the cluster's folder and ends; when the
 parent-death signal ends its workers.
 
 Packets from the node are ``_REQUEST`` and a payload: for FORK the environment as ``name=value`` ended by NULs, with the
-descriptors link, claim, stdout, stderr and any more; for KILL (the worker's group) and SIGNAL (its process
-alone) the signal number. Packets to the node are ``_REPORT``
-and, for FORK_FAILED, a text.
+descriptors link, claim, stdout and stderr; for KILL (the worker's group) and SIGNAL (its process alone) the signal
+number. Packets to the node are ``_REPORT`` and, for FORK_FAILED, a text.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from .birth import apply_env, attach_streams, flush_streams, restore_signals
+from .birth import apply_env, attach_streams, buffer_c_output_by_lines, flush_streams, restore_signals
 from .lifetime import (
     become_subreaper,
     children,
@@ -36,7 +35,6 @@ from .lifetime import (
     reap,
     remove_folder,
 )
-from .reasons import decode_status
 
 #: Bytes of a request at most; environments of workers are small.
 MAX_REQUEST = 64 * 1024
@@ -49,8 +47,8 @@ _REPORT = struct.Struct("<BIIiiQ")  # what, worker, pid, exit code, signal, peak
 _FORK, _KILL, _SIGNAL = 1, 2, 3
 FORKED, FORK_FAILED, EXITED = 1, 2, 3
 
-#: Descriptors of a fork request that every worker has: link, claim socket, stdout, stderr.
-_USUAL_FDS = 4
+#: Descriptors of a fork request: link, claim socket, stdout, stderr.
+_FDS = 4
 
 
 class WorkerSetup(NamedTuple):
@@ -60,7 +58,6 @@ class WorkerSetup(NamedTuple):
     link: socket.socket
     claim: socket.socket
     board_fd: int  # -1: none
-    extra_fds: tuple[int, ...]
 
 
 #: A worker's whole life; its return ends the process with exit code 0, an exception with a traceback and 1.
@@ -134,7 +131,8 @@ def main(
     """
     code = 1
     try:
-        _Template(control, node_pid, node_pidfd, entry, board_fd, modules).run()
+        template = _Template(control, node_pid, node_pidfd, entry, board_fd, modules)
+        template.run()
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -161,13 +159,13 @@ class _Template:
         self._board_fd = board_fd
         self._pid = os.getpid()
         self._workers: dict[int, int] = {}  # pid -> worker number, of every worker that is not reaped
+        gc.disable()  # collecting costs more here, on the way to the first task, than there is garbage
         self._wakeup, self._wakeup_send = _watch_children()
         self._own_env = _import_quietly(modules)
         self._entry = resolve_entry(entry)
         load_prctl()
+        buffer_c_output_by_lines()
         become_subreaper()
-        gc.disable()
-        gc.collect()
         gc.freeze()
 
     def run(self) -> None:
@@ -195,7 +193,7 @@ class _Template:
 
     def _serve(self) -> bool:
         """Take one request; False at the end of the control socket."""
-        packet, fds, _, _ = socket.recv_fds(self._control, MAX_REQUEST, 64, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+        packet, fds, _, _ = socket.recv_fds(self._control, MAX_REQUEST, _FDS, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         if not packet:
             return False
         what, worker = _REQUEST.unpack_from(packet)
@@ -211,8 +209,8 @@ class _Template:
 
     def _fork(self, worker: int, fds: list[int], env: bytes) -> None:
         try:
-            if len(fds) < _USUAL_FDS:
-                raise OSError(f"{len(fds)} of {_USUAL_FDS} descriptors arrived; the limit of open files may be reached")
+            if len(fds) < _FDS:
+                raise OSError(f"{len(fds)} of {_FDS} descriptors arrived; the limit of open files may be reached")
             pid = os.fork()
             if pid == 0:
                 self._be_worker(worker, fds, env)
@@ -235,12 +233,12 @@ class _Template:
                 end.close()
             if self._node_pidfd is not None:
                 os.close(self._node_pidfd)
-            link, claim, stdout, stderr, *extra = fds
+            link, claim, stdout, stderr = fds
             attach_streams(stdout, stderr)
             apply_env(self._own_env, env)
             gc.enable()
             sockets = socket.socket(fileno=link), socket.socket(fileno=claim)
-            self._entry(WorkerSetup(worker, *sockets, self._board_fd, tuple(extra)))
+            self._entry(WorkerSetup(worker, *sockets, self._board_fd))
             code = 0
         except BaseException:
             sys.excepthook(*sys.exc_info())
@@ -260,7 +258,7 @@ class _Template:
             if worker is not None:
                 if pid < 0:
                     kill_session(found)
-                self._control.send(_REPORT.pack(EXITED, worker, found, *decode_status(status), peak_nbytes))
+                self._control.send(_REPORT.pack(EXITED, worker, found, *_decode_status(status), peak_nbytes))
 
     def _end_all(self) -> None:
         for pid in self._workers:
@@ -274,6 +272,12 @@ class _Template:
                 self._workers.pop(os.wait()[0], None)
             except ChildProcessError:
                 return
+
+
+def _decode_status(status: int) -> tuple[int, int]:
+    """Split a wait status into (exit code, signal); one of them is 0."""
+    code = os.waitstatus_to_exitcode(status)
+    return (code, 0) if code >= 0 else (0, -code)
 
 
 def _watch_children() -> tuple[socket.socket, socket.socket]:

@@ -15,8 +15,7 @@ Collections and their invariants:
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..ids import ObjectId
 
@@ -28,8 +27,7 @@ Key = tuple[int, int, int]  # owner, seq, version
 _K = TypeVar("_K")
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaim:
+class Reclaim(NamedTuple):
     """Tell the writer that it may use the extent's space again."""
 
     writer: int
@@ -37,8 +35,7 @@ class Reclaim:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasePages:
+class ReleasePages(NamedTuple):
     """Give the pages of an extent back to the system: its writer is gone, so nobody would use them again."""
 
     segment: int
@@ -46,8 +43,7 @@ class ReleasePages:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class DropSegment:
+class DropSegment(NamedTuple):
     """Close a segment of a writer that is gone: no extent is left in it."""
 
     segment: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -17,13 +16,12 @@ class LostCause(IntEnum):
     BINDING = 3  #: its binding failed or was dropped, or its kind was refused
 
 
-@dataclass(frozen=True, slots=True)
-class LostMark:
+class LostMark(NamedTuple):
     """No attempts were left. `death` is opaque here: how the process ended."""
 
     cause: LostCause
     name: str
-    index: int | None  # None: a plain task
+    index: int | None  # type: ignore[assignment]  # hides tuple.index; None: a plain task
     attempts: int
     death: Any
 
