@@ -28,18 +28,29 @@ SEGMENT_SHARE = 16
 _PROGRESSING = ("STARTING", "BUSY", "RESUMING")
 
 
+class Waiting:
+    """A writer that waits for room. `is_last`: this is the last time that others are asked for it."""
+
+    __slots__ = ("is_last", "needed", "writer")
+
+    def __init__(self, writer: int, needed: int) -> None:
+        self.writer = writer
+        self.needed = needed
+        self.is_last = False
+
+
 class NodeStore:
     """Drives the extents machine.
 
-    `waiting` holds (incarnation, bytes) of writers that wait for room, oldest first. Before anyone waits long or is
-    refused, writers are asked for their empty segments: `_asked` holds those that have not answered, `_kept` the
-    segments for which asking (again) is of no use until something in them has ended.
+    `waiting` holds the writers that wait for room, oldest first. When one comes, and once more before one is refused,
+    all writers are asked for their empty segments: `_asked` holds those that have not answered, `_kept` the segments
+    that were asked for since then and in which nothing has ended that the node knows of.
     """
 
     def __init__(self, node: Node, budget_nbytes: int) -> None:
         self.node = node
         self.extents = Extents(budget_nbytes)
-        self.waiting: deque[tuple[int, int]] = deque()
+        self.waiting: deque[Waiting] = deque()
         self._segments: dict[int, tuple[int, int]] = {}
         self._asked: set[int] = set()
         self._kept: set[int] = set()
@@ -69,7 +80,7 @@ class NodeStore:
 
     def _look_again(self, writer: int) -> None:
         """A writer that waits for room may find it in what came back to it."""
-        for entry in [entry for entry in self.waiting if entry[0] == writer]:
+        for entry in [entry for entry in self.waiting if entry.writer == writer]:
             self.waiting.remove(entry)
             self.node.send(writer, Frame.SEGMENT, pb.Segment(segment=0).SerializeToString())
 
@@ -79,7 +90,8 @@ class NodeStore:
         """A process wants a segment to write to."""
         needed = pb.Lease.FromString(body).nbytes
         if not self._grant(peer.incarnation, needed):
-            self.waiting.append((peer.incarnation, needed))
+            self._kept.clear()
+            self.waiting.append(Waiting(peer.incarnation, needed))
 
     def _grant(self, writer: int, needed: int) -> bool:
         usual = min(SEGMENT_NBYTES, self.extents.budget_nbytes // SEGMENT_SHARE)
@@ -89,7 +101,6 @@ class NodeStore:
             if segment is not None:
                 fd = memory.create_segment(nbytes)
                 self._segments[segment] = (fd, nbytes)
-                self._kept.add(segment)  # it is about to be used
                 body = pb.Segment(segment=segment, nbytes=nbytes, writable=True).SerializeToString()
                 self.node.send(writer, Frame.SEGMENT, body, 0, (fd,))
                 return True
@@ -98,13 +109,26 @@ class NodeStore:
     def review_waiting(self) -> None:
         """Serve those who wait for room, or tell them that none will come."""
         for _ in range(len(self.waiting)):
-            writer, needed = self.waiting.popleft()
-            if writer in self.node.peers and not self._grant(writer, needed):
-                may_come = needed <= self.extents.budget_nbytes and (self._ask_back() or self._may_free(writer))
-                if may_come:
-                    self.waiting.append((writer, needed))
-                else:
-                    self._refuse(writer, needed)
+            entry = self.waiting.popleft()
+            if entry.writer not in self.node.peers or self._grant(entry.writer, entry.needed):
+                continue
+            if entry.needed <= self.extents.budget_nbytes and self._may_come(entry):
+                self.waiting.append(entry)
+            else:
+                self._refuse(entry.writer, entry.needed)
+
+    def _may_come(self, entry: Waiting) -> bool:
+        """Whether room may come: writers have still to answer, or something runs that may free some."""
+        if self._ask_back():
+            return True
+        if self._may_free(entry.writer):
+            entry.is_last = False
+            return True
+        if entry.is_last:
+            return False
+        entry.is_last = True
+        self._kept.clear()  # writers do not say when they let go of what only they knew
+        return self._ask_back()
 
     def _ask_back(self) -> bool:
         """Ask writers for their empty segments; True while an answer is due."""
@@ -129,7 +153,8 @@ class NodeStore:
 
         What is queued does not count: it runs only when one of these workers has ended what it does.
         """
-        waiting = {self.node.peers[w].worker for w in (writer, *(w for w, _ in self.waiting)) if w in self.node.peers}
+        asking = (writer, *(entry.writer for entry in self.waiting))
+        waiting = {self.node.peers[w].worker for w in asking if w in self.node.peers}
         workers = self.node.dispatch.snapshot().workers
         return any(w.state in _PROGRESSING and w.worker not in waiting for w in workers)
 
@@ -199,10 +224,11 @@ class NodeStore:
         self.process_died(heir)
         self.node.settle()
 
-    def free_orphans(self, finished: pb.Finished) -> None:
+    def free_orphans(self, finished: pb.Finished, owner: int) -> None:
         """The owner of these results has gone."""
         for d in finished.announced:
-            self.extents.on_freed(d.owner, d.seq, d.version)
+            if d.owner == owner:
+                self.extents.on_freed(d.owner, d.seq, d.version)
 
     def process_died(self, process: int) -> None:
         """Drop what a process wrote, held and owned."""

@@ -134,13 +134,13 @@ class PacketPart:
                 bodies.append(encode_error(error, cause, _short(value)))
                 continue
             bodies.append(encoded.body)
+            self.nbytes += len(encoded.body)
             self.mixed = self.mixed or encoded.body[0] != 0x80
             announced += worker.client.values.take_unannounced(encoded.objects)
             for oid in encoded.refs:
                 worker.client.hold(oid)  # until the owner has been told, see _send
             contained += encoded.refs
         worker.is_encoding = False
-        self.nbytes += sum(map(len, bodies))
         with worker.sending:
             self.announced += announced
             self.contained += contained
@@ -204,8 +204,8 @@ class PacketPart:
             return
         if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
             client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
-        finished = self._message(is_done, given_back, values, contained, ended_at - self.since)
         with client.lock:
+            finished = self._message(is_done, given_back, values, contained, ended_at - self.since)
             worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
         if is_done:
             worker.slot.clear()  # not before: what a dead worker does not name, the node runs again
@@ -228,13 +228,9 @@ class PacketPart:
             if values:
                 finished.done.add()
             if contained:
-                with worker.client.lock:
-                    finished.adopted.extend(worker.adoptions(contained, self.owner))
-                    for adoption in finished.adopted:
-                        finished.announced.extend(worker.unannounced(adoption.value))
+                worker.pass_on(finished, contained, self.owner)
         finished.packet = self.number
-        finished.printed = worker.printed
-        worker.printed = False
+        finished.printed = worker.has_printed(seconds)
         if values:
             done = finished.done[0]
             done.stream, done.first, done.attempt, done.stride = self.stream, self.first, self.attempt, self.stride

@@ -95,6 +95,7 @@ class Values:
         self._address_of: dict[ObjectId, tuple[int, int]] = {}
         self._live: dict[tuple[int, int], _Live] = {}
         self._space = threading.RLock()
+        self._leasing = 0  # threads that wait for a segment
         self._lease, self._fetch, self._take_seq, self._hold = lease, fetch, take_seq, hold
 
     # -- encoding -----------------------------------------------------------------------------------------------------
@@ -205,11 +206,19 @@ class Values:
     def _allocate(self, nbytes: int) -> Extent:
         with self._space:
             extent = self._allocator.allocate(nbytes)
-        while extent is None:
-            self._lease(nbytes)
+            self._leasing += extent is None
+        if extent is not None:
+            return extent
+        try:
+            while True:
+                self._lease(nbytes)
+                with self._space:
+                    extent = self._allocator.allocate(nbytes)
+                    if extent is not None:
+                        return extent
+        finally:
             with self._space:
-                extent = self._allocator.allocate(nbytes)
-        return extent
+                self._leasing -= 1
 
     def add_lease(self, segment: int, fd: int, nbytes: int) -> None:
         """Take over a segment that the node has leased to this process."""
@@ -221,7 +230,9 @@ class Values:
     def give_back(self, wanted: Container[int]) -> list[int]:
         """Part with those of the wanted segments that hold nothing, and say which."""
         with self._space:
-            empty = [segment for segment in self._allocator.idle_segments() if segment in wanted]
+            # New ones are not given away under the threads that asked for them.
+            idle = self._allocator.idle_segments(used_before=self._leasing > 0)
+            empty = [segment for segment in idle if segment in wanted]
             for segment in empty:
                 self._allocator.remove_segment(segment)
                 self._writers.pop(segment).close()

@@ -102,9 +102,9 @@ class Allocator:
             end += self._take_free(segment, end)
         self._add_free(segment, begin, end - begin)
 
-    def idle_segments(self) -> list[int]:
-        """Segments without a live extent, in the order they were added."""
-        return [segment for segment, space in self._spaces.items() if not space.live]
+    def idle_segments(self, *, used_before: bool = False) -> list[int]:
+        """Segments without a live extent, in the order they were added; all, or those that have held one."""
+        return [s for s, space in self._spaces.items() if not space.live and (space.high or not used_before)]
 
     def _use(self, segment: int, begin: int, nbytes: int, *, fresh: bool) -> Extent:
         self._spaces[segment].live[begin] = nbytes

@@ -148,11 +148,12 @@ class Range:
     def give_back(self, number: int, count: int) -> tuple[Packet, list[Interval]]:
         """Take the last tasks, which have not begun, off the packet that is being run; returns it and them.
 
-        Raises InvalidTransition and changes nothing when the packet is not the first one or the running task is named.
+        It may be all that is left, when none runs at this moment: the word that the packet is done comes next.
+        Raises InvalidTransition and changes nothing when the packet is not the first one or has not so many.
         """
         packet = self.packets[0] if self.packets else None
-        if packet is None or packet.number != number or not 0 < count < packet.count:
-            raise InvalidTransition(f"packet {number} is not being run, or has no {count} tasks that have not begun")
+        if packet is None or packet.number != number or not 0 < count <= packet.count:
+            raise InvalidTransition(f"packet {number} is not being run, or has no {count} tasks left")
         kept: list[Interval] = []
         rest: list[Interval] = []
         left = packet.count - count

@@ -68,3 +68,22 @@ if __name__ == "__main__":
     print("done")
 """)
     assert out == "done\n"
+
+
+def test_room_that_only_the_program_knew_of_is_found_before_anyone_is_refused(run_program: Any) -> None:
+    out = run_program(f"""{HEAD}
+@ob.remote
+def large():
+    return bytes(20_000_000)
+
+ob.init(num_cpus=2, store_memory=50_000_000)
+try:
+    kept = [ob.put(bytes(20_000_000)) for _ in range(4)]
+except outboard.errors.StoreFullError:
+    print("full")
+gc.collect()
+for _ in range(3):
+    print(len(ob.get(large.remote(), timeout=20)))
+print(len(ob.get(ob.put(bytes(20_000_000)))))
+""")
+    assert out == "full\n" + "20000000\n" * 4

@@ -140,8 +140,17 @@ def test_end_of_the_packet_being_run_is_given_back() -> None:
     assert claims.report(1, [(OWNER, 1, 1, 1, 1, 0)], True)[1] == 1
 
 
-@pytest.mark.parametrize(("number", "count"), [(2, 1), (1, 3), (1, 4), (1, 0)])
-def test_what_runs_or_is_not_there_cannot_be_given_back(number: int, count: int) -> None:
+def test_all_that_is_left_may_be_given_back() -> None:
+    claims = range_of(packet(1, interval(0, 3)))
+    claims.report(1, [(OWNER, 1, 0, 1, 1, 0)], False)
+    assert indices(claims.give_back(1, 2)[1]) == [1, 2]
+    assert claims.tasks == 0 and [p.number for p in claims.packets] == [1]
+    assert claims.report(1, [], True)[1] == 0
+    assert not claims.packets
+
+
+@pytest.mark.parametrize(("number", "count"), [(2, 1), (1, 4), (1, 0)])
+def test_what_is_not_there_cannot_be_given_back(number: int, count: int) -> None:
     claims = range_of(packet(1, interval(0, 3)), packet(2, interval(3, 2)))
     with pytest.raises(InvalidTransition):
         claims.give_back(number, count)
