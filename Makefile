@@ -57,7 +57,7 @@ types: $(READY)  ## mypy --strict over the package as it is imported
 	$(BIN)/python tools/types_tree.py build/types
 	cd build/types && ../../$(BIN)/mypy --strict --config-file ../../pyproject.toml -p outboard
 
-proto: $(PROTO_READY)  ## generate the messages from core/rpc/protos/outboard.proto (Python 3.11)
+proto: $(PROTO_READY)  ## generate the messages from core/rpc/protos/*.proto (Python 3.11)
 	.venv-proto/bin/python tools/proto.py
 
 proto-check: $(PROTO_READY)

@@ -14,7 +14,8 @@ OutboardError
 │   └── StoreFullError          no room for a new object
 ├── TransportError              the operator: processes and network     (also ConnectionError)
 │   ├── NodeLostError           the node ended or went silent
-│   └── VersionMismatchError    both ends run releases that do not fit
+│   ├── VersionMismatchError    both ends run releases that do not fit
+│   └── AuthenticationError     the other end does not accept our token, or belongs to another cluster
 ├── ShutdownError               the program: Outboard was shut down
 ├── GetTimeoutError             the program: nothing in time            (also the built-in TimeoutError)
 └── InternalError               us: please report it
@@ -288,6 +289,12 @@ class VersionMismatchError(TransportError):
     """The two ends run releases, protocols or Python versions that do not fit."""
 
     ob_code = "OB303"
+
+
+class AuthenticationError(TransportError):
+    """The other end does not accept this process's token, or asks for one and there is none."""
+
+    ob_code = "OB304"
 
 
 class ShutdownError(OutboardError):

@@ -1,4 +1,4 @@
-"""Generate the message classes from core/rpc/protos/outboard.proto, or find them stale.
+"""Generate the message classes from core/rpc/protos/*.proto, or find them stale.
 
 usage: proto.py [--check]      run by the interpreter of .venv-proto (see tools/proto-requirements.txt)
 
@@ -18,7 +18,8 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 PROTOS = Path(__file__).resolve().parent.parent / "core" / "rpc" / "protos"
-NAMES = ("outboard_pb2.py", "outboard_pb2.pyi")
+STEMS = ("cluster", "outboard")
+NAMES = tuple(f"{stem}_pb2{suffix}" for stem in STEMS for suffix in (".py", ".pyi"))
 
 
 def is_exact() -> bool:
@@ -27,40 +28,48 @@ def is_exact() -> bool:
 
 
 def run_protoc(*outputs: str) -> None:
-    """Run protoc over the one file; exit with its status when it fails."""
-    status = protoc.main(["protoc", f"-I{PROTOS}", *outputs, str(PROTOS / "outboard.proto")])
+    """Run protoc over all files; exit with its status when it fails."""
+    status = protoc.main(["protoc", f"-I{PROTOS}", *outputs, *(str(PROTOS / f"{stem}.proto") for stem in STEMS)])
     if status != 0:
         sys.exit(status)
 
 
 def generate(folder: Path) -> None:
-    """Write the Python module and its stub into ``folder``."""
+    """Write the Python modules and their stubs into ``folder``."""
     run_protoc(f"--python_out={folder}", f"--pyi_out={folder}")
 
 
-def committed_module() -> Any:
-    """Import the committed message classes from where they lie."""
-    spec = importlib.util.spec_from_file_location("outboard_pb2", PROTOS / NAMES[0])
+def committed_module(stem: str) -> Any:
+    """Import the committed message classes of one file from where they lie."""
+    spec = importlib.util.spec_from_file_location(f"{stem}_pb2", PROTOS / f"{stem}_pb2.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def described() -> tuple[Any, Any]:
-    """Return the description of the messages as committed and as the .proto file has it now."""
+def outdated() -> list[str]:
+    """Return the names of the modules whose classes describe other messages than the .proto files do now."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "set"
         run_protoc(f"--descriptor_set_out={path}")
-        wanted = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file[0]
-    found = descriptor_pb2.FileDescriptorProto.FromString(committed_module().DESCRIPTOR.serialized_pb)
-    for message in (wanted, found):
-        clear_json_names(message.message_type)
-    return found, wanted
+        wanted = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file}
+    return [f"{stem}_pb2.py" for stem in STEMS if described(stem) != cleared(wanted[f"{stem}.proto"])]
+
+
+def described(stem: str) -> Any:
+    """Return the description of the messages as committed."""
+    return cleared(descriptor_pb2.FileDescriptorProto.FromString(committed_module(stem).DESCRIPTOR.serialized_pb))
+
+
+def cleared(description: Any) -> Any:
+    """Return the description without the names for JSON, which protoc adds to one kind of description only."""
+    clear_json_names(description.message_type)
+    return description
 
 
 def clear_json_names(messages: Any) -> None:
-    """Remove the names for JSON, which protoc adds to one kind of description only."""
+    """Remove the names for JSON from messages and those nested in them."""
     for message in messages:
         for field in message.field:
             field.ClearField("json_name")
@@ -77,11 +86,9 @@ def stale_files() -> list[str]:
 def main() -> None:
     """Generate, or check."""
     if "--check" in sys.argv[1:]:
-        found, wanted = described()
-        stale = [NAMES[0]] if found != wanted else []
-        stale += stale_files() if is_exact() else []
+        stale = outdated() + (stale_files() if is_exact() else [])
         if stale:
-            sys.exit(f"{', '.join(sorted(set(stale)))} older than outboard.proto: run `make proto`")
+            sys.exit(f"{', '.join(sorted(set(stale)))} older than the .proto file: run `make proto`")
     elif is_exact():
         generate(PROTOS)
     else:
