@@ -20,7 +20,6 @@ from .process.board import Board
 from .process.spawn import WORKER_ENTRY, WORKER_MODULES, fork_template
 from .rpc.sockets import listen
 
-
 #: What node and workers both use: imported once, before the template parts from the node.
 SHARED_MODULES = ("outboard.rpc.local", "outboard.rpc.protos.outboard_pb2", "outboard.store.memory", "outboard.errors")
 

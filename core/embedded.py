@@ -56,7 +56,7 @@ def start(settings: Settings) -> NativeEngine:
         from .greeting import greet  # while the node starts, this process imports what it needs itself
 
         try:
-            return greet(ours, settings.start_timeout, functools.partial(_end, pid))
+            return greet(ours, settings.start_timeout, functools.partial(_end, pid), settings.log_prefix)
         except BaseException:
             ours.close()
             _end(pid)
@@ -117,7 +117,7 @@ def _join(settings: Settings) -> NativeEngine | None:
         return None
     from .greeting import greet
 
-    return greet(sock, settings.start_timeout, lambda: None)
+    return greet(sock, settings.start_timeout, lambda: None, settings.log_prefix)
 
 
 def _end(pid: int) -> None:

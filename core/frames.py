@@ -9,7 +9,7 @@ from .failures import encode_error
 from .ids import ObjectId, Span
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import outcomes
-from .scheduler.owner import Adopted, Extra, Kind, Task
+from .scheduler.owner import Adopted, Extra, Kind, Parcel, Task
 from .values import Encoded
 
 _EMPTY: tuple[Any, ...] = ()
@@ -101,9 +101,27 @@ def read_extra(value: bytes) -> Extra | None:
 
 def read_adoption(adoption: pb.Adoption) -> Adopted:
     """One object that passes into this process's ownership."""
-    value = None if adoption.pending else adoption.value
-    extra = read_extra(value) if value is not None else None
-    return Adopted(ObjectId(adoption.ref.owner, adoption.ref.seq), value, extra, adoption.borrower)
+    holdings = tuple((holding.process, holding.count) for holding in adoption.holdings)
+    return Adopted(read_ref(adoption.ref), adoption.value, read_extra(adoption.value), holdings)
+
+
+def read_ref(ref: pb.Ref) -> ObjectId:
+    """Name of an object."""
+    return ObjectId(ref.owner, ref.seq)
+
+
+def write_ref(oid: ObjectId) -> pb.Ref:
+    """Name of an object as it travels."""
+    return pb.Ref(owner=oid.owner, seq=oid.seq)
+
+
+def write_passed(message: pb.Finished | pb.Adopt, parcel: Parcel) -> None:
+    """Add what goes along with the results of tasks, or with an object that passes on later."""
+    for oid, value, holdings in parcel.passed:
+        adoption = message.adopted.add(ref=write_ref(oid), value=answer_bytes(value))
+        for process, times in holdings:
+            adoption.holdings.add(process=process, count=times)
+    message.lent.extend(map(write_ref, parcel.lent))
 
 
 def read_spans(spans: Iterable[pb.Span]) -> list[Span]:

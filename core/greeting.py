@@ -23,8 +23,10 @@ PRELOADABLE = ("numpy",)
 _ENDED = "the node ended before it answered; see its message on stderr"
 
 
-def greet(sock: socket.socket, timeout: float, on_shutdown: Callable[[], None]) -> NativeEngine:
-    """Say hello over a new connection and return an engine on it.
+def greet(
+    sock: socket.socket, timeout: float, on_shutdown: Callable[[], None], log_prefix: bool | None = None
+) -> NativeEngine:
+    """Say hello over a new connection and return an engine on it. `log_prefix`: see `Printer`.
 
     Raises:
         NodeLostError: the node ended before it answered. GetTimeoutError: no answer in time.
@@ -37,8 +39,14 @@ def greet(sock: socket.socket, timeout: float, on_shutdown: Callable[[], None]) 
     except (BrokenPipeError, ConnectionResetError):
         raise errors.NodeLostError(_ENDED) from None
     client = Client(link, incarnation, _await_welcome(link, timeout))
-    client.on_lines = Printer().print
-    engine = NativeEngine(client, on_shutdown)
+    printer = Printer(log_prefix)
+    client.on_lines = printer.print
+
+    def end() -> None:
+        printer.close()
+        on_shutdown()
+
+    engine = NativeEngine(client, end)
     forks.watch(engine)
     client.background.start()
     return engine

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .failures import as_exception
-from .frames import read_adoption, read_extra, read_extras, read_spans
-from .ids import PLAIN_STREAM, ObjectId, Span
+from .frames import read_adoption, read_extra, read_extras, read_ref, read_spans
+from .ids import PLAIN_STREAM, Span
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
@@ -16,6 +16,10 @@ from .scheduler.outcomes import BindingMark, LostCause, OwnerLostMark, RefusedMa
 
 if TYPE_CHECKING:
     from .client import Client
+
+
+#: Words about objects after which the node is told that they were heard. More cost it memory, fewer messages.
+WORDS_UNTOLD = 256
 
 
 class Inbox:
@@ -30,6 +34,7 @@ class Inbox:
         self._due: Counter[int] = Counter()  # answers that have not come, by their type
         self.lines: deque[Any] = deque()
         self.dropped_kinds: deque[pb.DropKinds] = deque()
+        self.words_heard = 0
         self.handlers: dict[int, Callable[[bytes, tuple[int, ...]], None]] = {
             Frame.FINISHED: self._on_finished, Frame.LOST: self._on_lost, Frame.RETURNED: self._on_returned,
             Frame.GRANT: self._on_grant, Frame.KIND_REFUSED: self._on_kind_refused,
@@ -40,6 +45,7 @@ class Inbox:
             Frame.OWNER_LOST: self._on_owner_lost, Frame.LOG: self._on_log, Frame.STATUS_REPLY: self._on_status,
             Frame.GIVE_BACK: self._on_give_back, Frame.DROP_KINDS: self._on_drop_kinds,
             Frame.KIND: self._on_kind, Frame.PACKET: self._on_packet, Frame.RESUME: self._on_resume,
+            Frame.PASSED_ON: self._on_passed_on, Frame.LEAVING: self._on_leaving,
         }  # fmt: skip
 
     def _on_finished(self, body: bytes, fds: tuple[int, ...]) -> None:
@@ -158,22 +164,29 @@ class Inbox:
 
     def _on_ask(self, body: bytes, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)
-        self._client.owner.on_asked(ObjectId(ask.ref.owner, ask.ref.seq), ask.asker)
+        self._client.owner.on_asked(read_ref(ask.ref), ask.asker)
 
     def _on_answer(self, body: bytes, fds: tuple[int, ...]) -> None:
         answer = pb.Answer.FromString(body)
         if answer.value[:1] == b"\x12":
             self._client.failures += 1
-        oid = ObjectId(answer.ref.owner, answer.ref.seq)
-        self._client.owner.on_answered(oid, answer.value, read_extra(answer.value))
+        self._client.owner.on_answered(read_ref(answer.ref), answer.value, read_extra(answer.value))
 
     def _on_borrow(self, body: bytes, fds: tuple[int, ...]) -> None:
         borrow = pb.Borrow.FromString(body)
-        self._client.owner.refs.on_borrowed(ObjectId(borrow.ref.owner, borrow.ref.seq), borrow.borrower)
+        self._client.owner.refs.on_borrowed(read_ref(borrow.ref), borrow.borrower, borrow.by)
+        self._count_word()
 
     def _on_release(self, body: bytes, fds: tuple[int, ...]) -> None:
         release = pb.Borrow.FromString(body)
-        self._client.owner.refs.on_released(ObjectId(release.ref.owner, release.ref.seq), release.borrower)
+        self._client.owner.refs.on_released(read_ref(release.ref), release.borrower, release.count)
+        self._count_word()
+
+    def _count_word(self) -> None:
+        """The node keeps what it says of objects until it knows that it was heard, lest their owner passes them on."""
+        self.words_heard += 1
+        if self.words_heard % WORDS_UNTOLD == 0:
+            self._client.send(Frame.ADOPT, pb.Adopt(heard=self.words_heard).SerializeToString())
 
     def _on_borrower_died(self, body: bytes, fds: tuple[int, ...]) -> None:
         self._client.owner.refs.on_borrower_died(pb.Peer.FromString(body).incarnation)
@@ -182,20 +195,25 @@ class Inbox:
         self._adopt(pb.Adopt.FromString(body).adopted)
 
     def _adopt(self, adopted: Any) -> None:
-        client = self._client
         adoptions = [read_adoption(adoption) for adoption in adopted]
-        client.failures += sum(adoption.value is not None and adoption.value[:1] == b"\x12" for adoption in adoptions)
-        client.owner.on_adopted(adoptions)
-        client.dropped.extend(adoption.oid for adoption in adoptions if adoption.borrower == client.incarnation)
+        self._client.failures += sum(adoption.value[:1] == b"\x12" for adoption in adoptions)
+        self._client.owner.on_adopted(adoptions)
+
+    def _on_passed_on(self, body: bytes, fds: tuple[int, ...]) -> None:
+        passed = pb.PassedOn.FromString(body)
+        for ref in passed.refs:
+            self._client.owner.on_passed(read_ref(ref), is_refused=passed.refused)
+
+    def _on_leaving(self, body: bytes, fds: tuple[int, ...]) -> None:
+        self.replies[Frame.LEAVING] = True
 
     def _on_owner_lost(self, body: bytes, fds: tuple[int, ...]) -> None:
         lost = pb.Peer.FromString(body)
-        mark = OwnerLostMark(lost.incarnation)
         self._client.failures += 1
         if lost.HasField("ref"):
-            self._client.owner.on_object_lost(ObjectId(lost.ref.owner, lost.ref.seq), mark)
+            self._client.owner.on_object_lost(read_ref(lost.ref), OwnerLostMark(lost.incarnation))
         else:
-            self._client.owner.on_owner_lost(lost.incarnation, mark)
+            self._client.owner.on_owner_lost(lost.incarnation)
 
     def _on_log(self, body: bytes, fds: tuple[int, ...]) -> None:
         self.lines.append(pb.Log.FromString(body))

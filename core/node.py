@@ -10,6 +10,7 @@ import errno
 import os
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -46,10 +47,13 @@ class Peer:
         "hello",
         "incarnation",
         "is_client",
+        "is_leaving",
         "kinds",
         "link",
         "root",
         "shares",
+        "words",
+        "words_heard",
         "worker",
     )
 
@@ -59,11 +63,14 @@ class Peer:
         self.root = root
         self.worker = worker
         self.is_client = False  # dispatch knows it as a client
+        self.is_leaving = False  # a worker that is about to end: no object passes to it any more
         self.shares = False  # it lends or borrows objects, and so must hear who has ended
         self.hello = pb.Hello()
         self.kinds: dict[int, bytes] = {}
         self.fetchers: dict[int, dict[int, None]] = {}  # kind → workers that have it
         self.dropped_lines = 0
+        self.words: deque[tuple[ObjectId, int, bytes]] = deque()  # what it was told of objects and may not have heard
+        self.words_heard = 0  # those before
 
 
 class Node:
@@ -109,7 +116,8 @@ class Node:
             Frame.GIVE_BACK: self.store.on_give_back,
             Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
             Frame.RELEASE: self._on_release,
-            Frame.ADOPT: self._on_adopt, Frame.STATUS: self._on_status, Frame.SHUTDOWN: self._on_shutdown,
+            Frame.ADOPT: self._on_adopt, Frame.LEAVING: self._on_leaving,
+            Frame.STATUS: self._on_status, Frame.SHUTDOWN: self._on_shutdown,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -203,7 +211,9 @@ class Node:
     def expel(self, peer: Peer, what: str, error: Exception) -> None:
         """Part with a process whose words make no sense, so that nobody else suffers: say why in one line on stderr."""
         who = f"client {peer.hello.pid}" if peer.worker is None else f"worker {peer.worker}"
-        print(f"outboard node: {who} is given up: {what}: {error!r}", file=sys.stderr, flush=True)
+        # In one write, so that the line stays whole also where streams are not buffered.
+        sys.stderr.write(f"outboard node: {who} is given up: {what}: {error!r}\n")
+        sys.stderr.flush()
         if peer.worker is not None:
             self.workforce.kill(peer.worker)
         elif not peer.link.closed:
@@ -337,8 +347,10 @@ class Node:
         finished = pb.Finished.FromString(body)
         owner = self.peers.get(destination)
         if finished.printed and peer.worker is not None:
-            self.workforce.read_output(peer.worker)
+            self.workforce.read_output(self.workforce.hands[peer.worker], is_done=finished.packet_done)
             self.peers[peer.root].link.flush()
+        if finished.lent:
+            self._lend(finished.lent, destination, peer.incarnation)
         if owner is not None:
             owner.link.send(Frame.FINISHED, body, destination)
             if self._is_lone:
@@ -348,7 +360,9 @@ class Node:
         if finished.announced:
             self.store.announce(peer, finished.announced)
         if finished.adopted:
-            self._adopt(peer, finished.adopted, destination)
+            self._adopt(peer, finished, owner)
+        if owner is None:
+            self._tell_gone(peer, destination)
         if peer.worker is not None:
             done, seconds = [], 0.0
             for d in finished.done:
@@ -360,7 +374,7 @@ class Node:
                 rest = self.dispatch.on_given_back(peer.worker, finished.packet, finished.given_back, self.now())
                 self.workforce.unpin(peer.worker, rest)
         if owner is None:
-            self.store.free_orphans(finished)
+            self.store.free_orphans(finished, destination)
 
     def _on_blocked(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         if peer.worker is not None:
@@ -381,56 +395,107 @@ class Node:
 
     # -- objects between processes ------------------------------------------------------------------------------------
 
-    def _adopt(self, peer: Peer, adopted: Any, to: int) -> None:
+    def _adopt(self, peer: Peer, message: pb.Finished | pb.Adopt, heir: Peer | None) -> None:
+        """Objects pass from a peer to another owner, who has been sent the message; None: there is none."""
         peer.shares = True
-        for adoption in adopted:
-            if adoption.borrower == to:
-                continue  # a task of its own: nothing passes
-            oid = ObjectId(adoption.ref.owner, adoption.ref.seq)
-            owner = self.adopted.get(oid, oid.owner)
-            if owner == peer.incarnation:  # else a value that comes late, and the object has passed further on
-                owner = to
-            is_gone = owner not in self.peers
-            if not is_gone:
-                self.adopted[oid] = owner
-            if adoption.value[:1] == b"\x0a":
-                stored = pb.Outcome.FromString(adoption.value).value.stored
-                if stored.nbytes and is_gone:
-                    self.store.extents.on_freed(oid.owner, oid.seq, stored.version)
-                elif stored.nbytes:
-                    self.store.extents.on_handed_over(oid, stored.version, owner)
+        self._forget_words(peer, message.heard)
+        adopted = {ObjectId(a.ref.owner, a.ref.seq): a.value for a in message.adopted}
+        if heir is not None:
+            heir.shares = True
+            for oid, value in adopted.items():
+                self._route(oid, value, peer, heir.incarnation)
+            for _, frame_type, body in [word for word in peer.words if word[0] in adopted]:
+                self._tell_owner(frame_type, body)
+        passed = pb.PassedOn(refs=[a.ref for a in message.adopted], refused=heir is None)
+        self.send(peer.incarnation, Frame.PASSED_ON, passed.SerializeToString())
+
+    @staticmethod
+    def _forget_words(peer: Peer, heard: int) -> None:
+        while peer.words_heard < heard and peer.words:
+            peer.words.popleft()
+            peer.words_heard += 1
+
+    def _route(self, oid: ObjectId, value: bytes, passer: Peer, owner: int) -> None:
+        """What is said of an object goes to its new owner from now on; who passed it on borrows it."""
+        if owner == oid.owner:
+            self.adopted.pop(oid, None)
+        else:
+            self.adopted[oid] = owner
+        if value[:1] == b"\x0a":
+            stored = pb.Outcome.FromString(value).value.stored
+            if stored.nbytes:
+                self.store.extents.pin(oid, stored.version, passer.incarnation)
+                self.store.extents.on_handed_over(oid, stored.version, owner)
 
     def _on_adopt(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         adopt = pb.Adopt.FromString(body)
+        if not adopt.adopted:
+            self._forget_words(peer, adopt.heard)
+            return
         self.store.announce(peer, adopt.announced)
-        self._adopt(peer, adopt.adopted, destination)
-        owners = {self.adopted.get(ObjectId(a.ref.owner, a.ref.seq), destination) for a in adopt.adopted}
-        for owner in owners | {destination}:  # who passed it further on may wait for the value itself
-            self.send(owner, Frame.ADOPT, body)
+        heir = self.peers.get(destination)
+        if heir is None or heir.is_leaving:
+            self._adopt(peer, adopt, None)
+            self._tell_gone(peer, destination)
+            return
+        self._lend(adopt.lent, destination, peer.incarnation)
+        self.send(destination, Frame.ADOPT, body)
+        self._adopt(peer, adopt, heir)
+        for process in {h.process for adoption in adopt.adopted for h in adoption.holdings}:
+            self._tell_gone(heir, process)
+
+    def _on_leaving(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        peer.is_leaving = True
+        self.send(peer.incarnation, Frame.LEAVING, b"")
+
+    def _lend(self, refs: Any, receiver: int, by: int) -> None:
+        """A message with references is about to pass: their owners count the process that it goes to, if that is there.
+
+        Before the message: who owns what it is sent takes back at once what was counted for it.
+        """
+        if receiver in self.peers:
+            for ref in refs:
+                borrow = pb.Borrow(ref=ref, borrower=receiver, count=1, by=by)
+                self._tell_owner(Frame.BORROW, borrow.SerializeToString())
+
+    def _tell_gone(self, peer: Peer, incarnation: int) -> None:
+        """Say once more of a process that has ended that it has, to one that counted on it after it was told."""
+        if incarnation not in self.peers:
+            self.send(peer.incarnation, Frame.BORROWER_DIED, pb.Peer(incarnation=incarnation).SerializeToString())
 
     def _on_borrow(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        self._tell_owner(peer, Frame.BORROW, body, destination)
+        peer.shares = True
+        self._tell_owner(Frame.BORROW, body)
 
     def _on_release(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        self._tell_owner(peer, Frame.RELEASE, body, destination)
-
-    def _tell_owner(self, peer: Peer, frame_type: int, body: bytes, destination: int) -> None:
-        """Pass a frame about one object on to its owner, or to who took the object over; never back."""
-        ref = pb.Borrow.FromString(body).ref
-        owner = self.adopted.get(ObjectId(ref.owner, ref.seq), destination)
         peer.shares = True
-        if owner != peer.incarnation and self.send(owner, frame_type, body):
-            self.peers[owner].shares = True
+        self._tell_owner(Frame.RELEASE, body)
+
+    def _tell_owner(self, frame_type: int, body: bytes) -> None:
+        """Tell the present owner of an object of a borrower, unless that has ended: then it is forgotten."""
+        borrow = pb.Borrow.FromString(body)
+        oid = ObjectId(borrow.ref.owner, borrow.ref.seq)
+        owner = self.peers.get(self.adopted.get(oid, oid.owner))
+        if borrow.borrower in self.peers and owner is not None:
+            owner.shares = True
+            if owner.worker is not None:
+                owner.words.append((oid, frame_type, body))
+            self.send(owner.incarnation, frame_type, body)
 
     def _on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)
         peer.shares = True
-        owner = self.adopted.get(ObjectId(ask.ref.owner, ask.ref.seq), destination)
-        if owner == peer.incarnation:
+        oid = ObjectId(ask.ref.owner, ask.ref.seq)
+        if self.adopted.get(oid) == peer.incarnation:
             return  # it passed to the asker while the question was on its way, and so does its value
-        if not self.send(owner, Frame.ASK, body):
-            lost = pb.Peer(incarnation=ask.ref.owner, ref=ask.ref)
-            self.send(peer.incarnation, Frame.OWNER_LOST, lost.SerializeToString())
+        if oid.owner == peer.incarnation and oid not in self.adopted:
+            self._tell_lost(peer, ask.ref)  # it passed from the asker to a process that has gone, or has been released
+        elif not self.send(self.adopted.get(oid, oid.owner), Frame.ASK, body):
+            self._tell_lost(peer, ask.ref)
+
+    def _tell_lost(self, peer: Peer, ref: pb.Ref) -> None:
+        lost = pb.Peer(incarnation=ref.owner, ref=ref)
+        self.send(peer.incarnation, Frame.OWNER_LOST, lost.SerializeToString())
 
     def _on_answer(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         answer = pb.Answer.FromString(body)
@@ -438,7 +503,9 @@ class Node:
             stored = pb.Outcome.FromString(answer.value).value.stored
             if stored.nbytes:
                 self.store.extents.pin(ObjectId(stored.owner, stored.seq), stored.version, destination)
+        self._lend(answer.lent, destination, 0)
         self.send(destination, Frame.ANSWER, body)
+        self._tell_gone(peer, destination)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
@@ -456,12 +523,15 @@ class Node:
         self.store.process_died(peer.incarnation)
         self.workforce.forget_bindings(peer.incarnation)
         gone = pb.Peer(incarnation=peer.incarnation).SerializeToString()
+        orphans = [oid for oid, owner in self.adopted.items() if owner == peer.incarnation]
+        for oid in orphans:
+            del self.adopted[oid]
         for other in list(self.peers.values()):
             if other.is_client or other.shares:
                 self.send(other.incarnation, Frame.BORROWER_DIED, gone)
                 self.send(other.incarnation, Frame.OWNER_LOST, gone)
-        for oid in [oid for oid, owner in self.adopted.items() if owner == peer.incarnation]:
-            del self.adopted[oid]
+                for oid in orphans:
+                    self._tell_lost(other, pb.Ref(owner=oid.owner, seq=oid.seq))
 
     def end(self) -> None:
         """End the embedded cluster: the template kills the workers and removes the folder once we are gone."""
@@ -483,6 +553,8 @@ class Node:
         self.send(root, Frame.LOG, log.SerializeToString())
 
     def _on_status(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self.workforce.read_all_output()
+        peer.link.flush()  # the reply would overtake it
         seen = self.dispatch.snapshot()
         workers = [
             pb.WorkerStatus(worker=w.worker, pid=self.workforce.pid(w.worker), state=w.state, binding=w.binding,

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors
 from .failures import encode_error
-from .frames import SubmitBuilder, add_interval, answer_bytes, complete_call, refs_body, write_spans
+from .frames import (
+    SubmitBuilder,
+    add_interval,
+    answer_bytes,
+    complete_call,
+    refs_body,
+    write_passed,
+    write_ref,
+    write_spans,
+)
 from .ids import PLAIN_STREAM, ObjectId
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
+from .scheduler import notices
 from .scheduler import owner as machine
-from .scheduler import references
 
 if TYPE_CHECKING:
     from .client import Client
@@ -53,12 +62,10 @@ class Outbox:
             elif kind_of is machine.SendItems:
                 self._client.encoding[command.array.kind.id] += 1
                 deferred.append(command)
-            elif kind_of is references.Free:
+            elif kind_of is notices.Free:
                 if not self._client.values.free(command.oid):
                     freed.append(command)
             elif kind_of is machine.Settled:
-                if command.entry.handed_to is not None:
-                    self._client.hand_over(command.oid, command.entry)
                 self._client.on_settled(command.oid, command.entry.value)
             else:
                 self._execute_rare(command)
@@ -81,36 +88,49 @@ class Outbox:
                                  kill_after=kill_after or 0.0)  # fmt: skip
                 self._client.send(Frame.CANCEL, body.SerializeToString())
             case machine.Ask(oid):
-                ask = pb.Ask(ref=_ref(oid), asker=self._client.incarnation)
+                ask = pb.Ask(ref=write_ref(oid), asker=self._client.incarnation)
                 self._client.send(Frame.ASK, ask.SerializeToString(), oid.owner)
-            case machine.Answer(oid, value, asker):
-                self._answer(oid, value, asker)
-            case references.Borrow(oid):
-                borrow = pb.Borrow(ref=_ref(oid), borrower=self._client.incarnation)
-                self._client.send(Frame.BORROW, borrow.SerializeToString(), oid.owner)
-            case references.Release(oid, version):
-                release = pb.Borrow(ref=_ref(oid), borrower=self._client.incarnation)
-                self._client.send(Frame.RELEASE, release.SerializeToString(), oid.owner)
+            case machine.Answer():
+                self._answer(command)
+            case notices.Borrow(oid):
+                self._tell_owner(Frame.BORROW, oid, 1)
+            case notices.Release(oid, version, times):
+                self._tell_owner(Frame.RELEASE, oid, times)
                 if version is not None:
                     self._client.unpin([(oid, version)])
-            case references.ReleaseTo(oid, owner):
-                release = pb.Borrow(ref=_ref(oid), borrower=self._client.incarnation)
-                self._client.send(Frame.RELEASE, release.SerializeToString(), owner)
-            case references.Forward(oid, borrower, owner, is_release):
-                borrow = pb.Borrow(ref=_ref(oid), borrower=borrower)
-                self._client.send(Frame.RELEASE if is_release else Frame.BORROW, borrow.SerializeToString(), owner)
-            case references.Unpin(oid, version):
+            case notices.PassOn(oid):
+                parcel = self._client.owner.hand_over(oid)
+                if parcel is not None:
+                    adopt = pb.Adopt()
+                    self.pack(adopt, parcel)
+                    self._client.send(Frame.ADOPT, adopt.SerializeToString(), parcel.receiver)
+            case notices.Unpin(oid, version):
                 self._client.unpin([(oid, version)])
             case _:
                 raise errors.InternalError(f"unknown command {command!r}")
 
-    def _answer(self, oid: ObjectId, value: Any, asker: int) -> None:
-        body = answer_bytes(value)
-        if body[:1] == b"\x0a":
-            outcome = pb.Outcome.FromString(body)
-            if outcome.value.HasField("stored"):
-                self.announce(self._client.values.take_unannounced((outcome.value.stored,)))
-        self._client.send(Frame.ANSWER, pb.Answer(ref=_ref(oid), value=body).SerializeToString(), asker)
+    def _tell_owner(self, frame_type: int, oid: ObjectId, times: int) -> None:
+        borrow = pb.Borrow(ref=write_ref(oid), borrower=self._client.incarnation, count=times)
+        self._client.send(frame_type, borrow.SerializeToString(), oid.owner)
+
+    def _answer(self, answer: machine.Answer) -> None:
+        body = answer_bytes(answer.value)
+        self.announce(self._unannounced(body))
+        message = pb.Answer(ref=write_ref(answer.oid), value=body, lent=map(write_ref, answer.lent))
+        self._client.send(Frame.ANSWER, message.SerializeToString(), answer.asker)
+
+    def pack(self, message: pb.Finished | pb.Adopt, parcel: machine.Parcel) -> None:
+        """Put into a message what passes on with it; it is to be sent before anything else is."""
+        write_passed(message, parcel)
+        message.heard = self._client.inbox.words_heard
+        for adoption in message.adopted:
+            message.announced.extend(self._unannounced(adoption.value))
+
+    def _unannounced(self, value: bytes) -> list[pb.Descriptor]:
+        """Tell what the node must hear of before somebody else learns these value bytes."""
+        if value[:1] != b"\x0a":
+            return []
+        return self._client.values.take_unannounced((pb.Outcome.FromString(value).value.stored,))
 
     def announce(self, descriptors: list[pb.Descriptor]) -> None:
         """Tell the node of stored objects ahead of the message that needs them."""
@@ -171,7 +191,3 @@ class Outbox:
     def _input_value(self, oid: ObjectId) -> Any:
         entry = self._client.owner.refs.find(oid)
         return entry.value if entry is not None else None
-
-
-def _ref(oid: ObjectId) -> pb.Ref:
-    return pb.Ref(owner=oid.owner, seq=oid.seq)

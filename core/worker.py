@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, BinaryIO
 
@@ -27,14 +28,13 @@ from .interrupts import shield
 from .native import NativeEngine
 from .packetpart import PacketPart
 from .process.alarm import Alarm
-from .process.birth import flush_streams
+from .process.birth import flush_streams, has_unread_output, replace_stream
 from .process.board import Board, Slot
 from .process.lifetime import CANCEL_SIGNAL
 from .process.template import WorkerSetup
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
-from .scheduler.entries import is_adopted
 from .scheduler.owner import Task
 from .store import serialize
 from .store.main_module import adopt_main
@@ -47,6 +47,9 @@ PACKET_MAX = 1 << 20
 
 #: Seconds that the children of a cancelled task get to end when they are interrupted.
 CHILD_KILL_SECONDS = 1.0
+
+#: Seconds of tasks after which their output is looked for also where Python did not write it. The look takes 4 µs.
+LOOK_SECONDS = 0.0005
 
 
 class TaskInterrupt(BaseException):
@@ -77,6 +80,12 @@ class TaskOutput(io.TextIOWrapper):
         self._worker.printed = True
         return super().write(text)
 
+    @property
+    def buffer(self) -> Any:
+        """The stream of bytes below; who asks for it writes to it."""
+        self._worker.printed = True
+        return super().buffer
+
 
 class Worker:
     """One worker's life, from its greeting to the end of its claim socket."""
@@ -94,6 +103,7 @@ class Worker:
         self.is_encoding = False  # a result that may have to wait for room in the store
         self.preload: list[str] = []
         self.printed = False
+        self.root = 0  # the client at the top, whose end is this process's end
         self.client: Client
         self.alarm = Alarm()
         self.sending = threading.Lock()  # held while results are sent
@@ -134,9 +144,9 @@ class Worker:
         hello = pb.Hello.FromString(frames[1][1])
         binding = pb.Binding.FromString(frames[2][1])
         self._become(hello)
+        self.root = hello.incarnation
         self.client = Client(self.link, welcome.you, welcome)
         self.client.in_task = self._in_task
-        self.client.hand_over = self._hand_over_late
         self.client.on_kinds_dropped = self._forget_kinds
         self.client.on_interrupted = self._cancel_children
         self.client.background.watch(self.alarm.fileno, self._on_alarm)
@@ -163,8 +173,10 @@ class Worker:
         adopt_main(hello.main_path)
         sys.modules["__main__"].__package__ = hello.main_package or None
         sys.argv = [hello.main_path]
-        sys.stdout = TaskOutput(self, sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
-        sys.stderr = TaskOutput(self, sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors)
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            encoding, errors = stream.encoding, stream.errors
+            replace_stream(name, TaskOutput(self, stream.detach(), encoding, errors))
         from multiprocessing.process import current_process
 
         current: Any = current_process()
@@ -212,6 +224,18 @@ class Worker:
                 importlib.import_module(name)
             except Exception:
                 continue  # a task that needs it will say why
+
+    def has_printed(self, seconds: float) -> bool:
+        """Whether tasks have printed in the last so many seconds; what the streams hold back is written out.
+
+        What child processes and compiled code print passes by Python, so it is looked for, after tasks that took long
+        enough for the look not to count.
+        """
+        if not self.printed and (seconds < LOOK_SECONDS or not has_unread_output()):
+            return False
+        self.printed = False
+        flush_streams()
+        return True
 
     # -- kinds --------------------------------------------------------------------------------------------------------
 
@@ -336,78 +360,50 @@ class Worker:
 
     # -- what tasks left behind ---------------------------------------------------------------------------------------
 
-    def adoptions(self, contained: list[ObjectId], owner: int) -> list[pb.Adoption]:
-        """Pass objects of ours that a result contains, and what those contain, to the owner of the task."""
-        adoptions = []
-        refs = self.client.owner.refs
-        mine = self.client.incarnation
-        if owner == mine:  # a task of our own: we hold what its result contains until that has come back to us
-            for oid in contained:
-                self.client.hold(oid)
-            refs_of = [pb.Ref(owner=oid.owner, seq=oid.seq) for oid in contained]
-            return [pb.Adoption(ref=ref, pending=True, borrower=mine) for ref in refs_of]
-        pending = list(contained)
-        while pending:
-            oid = pending.pop()
-            entry = refs.find(oid)
-            if entry is None or entry.handed_to is not None or not (oid.owner == mine or is_adopted(entry)):
-                continue
-            entry.handed_to = owner
-            adoptions.append(self._adoption(oid, entry))
-            others = [borrower for borrower in entry.borrowers or () if borrower != owner]
-            adoptions += [pb.Adoption(ref=adoptions[-1].ref, pending=True, borrower=borrower) for borrower in others]
-            pending += entry.contained
-        if any(a.pending for a in adoptions):
-            self.client.background.start()  # somebody must read their results while this thread waits for packets
-        return adoptions
+    def pass_on(self, finished: pb.Finished, contained: list[ObjectId], owner: int) -> None:
+        """Put into a message what passes with these references inside its results; under the client's lock.
 
-    def _adoption(self, oid: ObjectId, entry: Any) -> pb.Adoption:
-        from .frames import answer_bytes
-
-        adoption = pb.Adoption(ref=pb.Ref(owner=oid.owner, seq=oid.seq), borrower=self.client.incarnation)
-        if entry.value is None:
-            adoption.pending = True
-            entry.watched = True
-        else:
-            adoption.value = answer_bytes(entry.value)
-        return adoption
-
-    def _hand_over_late(self, oid: ObjectId, entry: Any) -> None:
-        """An object that was pending when it was handed over has its value; under the client's lock."""
-        adoption = self._adoption(oid, entry)
-        adoption.borrower = 0  # it has been told of us already, and perhaps that we refer to it no more
-        adopt = pb.Adopt(adopted=[adoption, *self.adoptions(list(entry.contained), entry.handed_to)])
-        for adopted in adopt.adopted:
-            adopt.announced.extend(self.unannounced(adopted.value))
-        self.link.send(Frame.ADOPT, adopt.SerializeToString(), entry.handed_to)
-
-    def unannounced(self, value: bytes) -> list[pb.Descriptor]:
-        """Tell what the node must hear of before somebody else learns these value bytes."""
-        if value[:1] != b"\x0a":
-            return []
-        return self.client.values.take_unannounced((pb.Outcome.FromString(value).value.stored,))
+        It is to be sent before that is left.
+        """
+        client = self.client
+        client.outbox.pack(finished, client.owner.pass_on(contained, owner))
+        client.background.start()  # somebody must hear what becomes of them while this thread waits for packets
 
     def _cancel_children(self) -> None:
         """The running task was cancelled: so are the tasks that it started."""
         client = self.client
         with shield, client.lock:
             owner = client.owner
+            returned = {oid.seq for oid in owner.refs.heirs}  # by tasks that have ended
             for seq, entry in list(owner.refs.owned.items()):
-                if isinstance(entry, Task) and entry.value is None and entry.handed_to is None:
+                if isinstance(entry, Task) and entry.value is None and seq not in returned:
                     owner.cancel(seq, kill_after=CHILD_KILL_SECONDS)
             for array in list(owner.arrays.values()):
                 owner.cancel_array(array, kill_after=CHILD_KILL_SECONDS)
         client.flush()
 
     def _finish_children(self) -> None:
-        """Before the process ends by itself: wait for what its tasks started, and for what they passed on."""
-        self.client.turns.wait(self.has_finished_children)
+        """Before the process ends by itself: wait for what its tasks started and for what passes on, and leave nothing.
+
+        Once the node has echoed that it leaves, nothing passes to it any more; what others refer to passes to its root.
+        """
+        client = self.client
+        self._wait_until(self.has_finished_children)
+        with client.lock:
+            client.send(Frame.LEAVING, b"")
+        self._wait_until(lambda: Frame.LEAVING in client.inbox.replies and self.has_finished_children())
+        with client.lock:
+            client.owner.bequeath(self.root)
+        self._wait_until(self.has_finished_children)
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        """Wait, unless the node is gone."""
+        self.client.turns.wait(lambda: self.client.closed_mark is not None or ready())
 
     def has_finished_children(self) -> bool:
-        """Whether all that tasks started here has ended, and all that they passed on has its value."""
+        """Whether all that tasks started here has ended, and all that they returned has passed on."""
         owner = self.client.owner
-        passed_on = (e for t in (owner.refs.owned, owner.refs.foreign) for e in t.values() if e.handed_to is not None)
-        return not owner.unanswered and all(e.value is not None for e in passed_on)
+        return not (owner.unanswered or owner.refs.heirs or owner.refs.leaving)
 
 
 def main(setup: WorkerSetup) -> None:

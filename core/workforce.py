@@ -39,8 +39,8 @@ DEATHS_KEPT = 100
 class Hand:
     """One worker process as its node knows it."""
 
-    __slots__ = ("binding", "claim", "err", "kind", "link", "long", "number", "out", "peer", "pid", "place", "slot",
-                 "unsent")  # fmt: skip
+    __slots__ = ("actor", "binding", "claim", "dealt", "err", "kind", "link", "long", "number", "out", "peer", "pid",
+                 "place", "slot", "unsent")  # fmt: skip
 
     def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, binding: int) -> None:
         self.number = number
@@ -51,7 +51,9 @@ class Hand:
         self.slot = slot
         self.binding = binding
         self.pid = 0
-        self.kind = (0, 0)  # owner and kind of the packet dealt last, to name who prints
+        self.kind = (0, 0)  # owner and kind of the packet that ended last
+        self.dealt: dict[int, tuple[int, int]] = {}  # the same of packets that have not ended, in the order they run
+        self.actor = ""  # name of the class, when it keeps an object of one
         self.out: LineReader
         self.err: LineReader
         self.unsent: deque[tuple[int, bytes]] = deque()  # packets that the full claim socket did not take
@@ -153,9 +155,11 @@ class Workforce:
         hand = self.hands[number] = self.places[place] = Hand(
             number, place, peer, ClaimSender(sender, reader), slot, command.binding
         )
-        hand.out = LineReader(out_r, node.loop, lambda lines: self._print(hand, lines, False))
-        hand.err = LineReader(err_r, node.loop, lambda lines: self._print(hand, lines, True))
+        hand.out = LineReader(out_r, node.loop, lambda texts, is_ended: self._print(hand, texts, is_ended, False))
+        hand.err = LineReader(err_r, node.loop, lambda texts, is_ended: self._print(hand, texts, is_ended, True))
         binding = self.bindings.get((command.client, command.binding), b"")
+        described = pb.Binding.FromString(binding)
+        hand.actor = described.label if described.ordered else ""
         link.send(Frame.WELCOME, node.welcome(incarnation))
         link.send(Frame.HELLO, root.hello.SerializeToString())
         link.send(Frame.BIND, binding)
@@ -169,7 +173,7 @@ class Workforce:
             theirs.close()
             os.close(out_w)
             os.close(err_w)
-        if not pb.Binding.FromString(binding).initializer:
+        if not described.initializer:
             # It needs nothing before its first packet, which waits in the claim socket while the process begins.
             node.dispatch.on_worker_started(number, node.now())
 
@@ -212,8 +216,7 @@ class Workforce:
         """Find out what the dead worker had finished, was running and had not begun."""
         node = self.node
         hand.link.drain()
-        hand.out.drain()
-        hand.err.drain()
+        self.read_output(hand, is_done=True)
         death.stderr_tail = death.stderr_tail or hand.err.tail
         self._remember(death)
         returned = self._take_back(hand, None)
@@ -257,7 +260,7 @@ class Workforce:
         intervals = command.intervals
         stamp = self._stamp
         stamp.packet, stamp.owner = command.packet, intervals[0].owner
-        hand.kind = (intervals[0].owner, intervals[0].kind)
+        hand.dealt[command.packet] = (intervals[0].owner, intervals[0].kind)
         if intervals[0] is self.last_submit[0] and len(intervals) == 1:
             # The whole message goes on as it came; of fields that come twice the last one counts.
             packet = self.last_submit[1] + stamp.SerializeToString()
@@ -289,7 +292,12 @@ class Workforce:
 
     def packet_reported(self, worker: int, finished: pb.Finished) -> None:
         """A worker has taken packets, so its socket may have room for those that wait."""
-        self._send_waiting(self.hands.get(worker))
+        hand = self.hands.get(worker)
+        if hand is not None and finished.packet_done:
+            if hand.out.is_within_line or hand.err.is_within_line:
+                self.read_output(hand, is_done=True)
+            hand.kind = hand.dealt.pop(finished.packet, hand.kind)
+        self._send_waiting(hand)
 
     def _send_waiting(self, hand: Hand | None) -> None:
         while hand is not None and hand.unsent and hand.claim.send(hand.unsent[0][1]):
@@ -317,6 +325,7 @@ class Workforce:
         submit = pb.Submit.FromString(packet)
         if not submit.intervals:
             submit = pb.Submit.FromString(hand.long.pop(submit.packet))
+        hand.dealt.pop(submit.packet, None)
         for interval in submit.intervals:
             for hold in interval.holds:
                 self._unpin_objects(hand, hold.objects)
@@ -406,19 +415,29 @@ class Workforce:
 
     # -- output -------------------------------------------------------------------------------------------------------
 
-    def read_output(self, worker: int) -> None:
-        """Pass on what a worker has printed so far."""
-        hand = self.hands[worker]
-        hand.out.drain()
-        hand.err.drain()
+    def read_output(self, hand: Hand, *, is_done: bool) -> None:
+        """Pass on what a worker has printed so far; with `is_done` its tasks are over, and so are their lines."""
+        for reader in (hand.out, hand.err):
+            reader.drain()
+            if is_done:
+                reader.pass_rest(is_ended=True)
 
-    def _print(self, hand: Hand, lines: list[str], is_stderr: bool) -> None:
-        function = self.node.kind_name(*hand.kind)
-        self.node.print_lines(hand.peer.root, [
+    def read_all_output(self) -> None:
+        """Pass on all that workers have printed so far."""
+        for hand in self.hands.values():
+            for reader in (hand.out, hand.err):
+                reader.drain()
+                reader.pass_rest(is_ended=False)
+
+    def _print(self, hand: Hand, texts: list[str], is_ended: bool, is_stderr: bool) -> None:
+        function = self.node.kind_name(*next(iter(hand.dealt.values()), hand.kind)) or hand.actor
+        lines = [
             pb.Line(text=text, stderr=is_stderr, pid=hand.pid, worker=hand.number, host=self.node.host,
-                    function=function, binding=hand.binding)
-            for text in lines
-        ])  # fmt: skip
+                    function=function, binding=0 if hand.actor else hand.binding)
+            for text in texts
+        ]  # fmt: skip
+        lines[-1].ended = is_ended
+        self.node.print_lines(hand.peer.root, lines)
         self.node.flush_soon()
 
 

@@ -21,7 +21,7 @@ def noop() -> None:
 
 def make(link: socket.socket, claim: socket.socket, board: Board) -> Worker:
     """Return a worker that has been greeted and knows one kind."""
-    worker = Worker(WorkerSetup(0, link, claim, board.fd, ()))
+    worker = Worker(WorkerSetup(0, link, claim, board.fd))
     worker.client = Client(BlockingLink(link), 5, pb.Welcome(node=1, initial_credit=64))
     worker.kinds[77, 1] = RunningKind(noop, b"", 1, False)
     return worker

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from typing import TextIO
+import termios
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+_flush_c: Callable[[], Any] = lambda: None  # noqa: E731
+
+_LINE_BUFFERED = 1  # _IOLBF, of glibc, musl and macOS alike
+
+
+def buffer_c_output_by_lines() -> None:
+    """Have what C code prints written at the end of each line, here and in children; Python's own is not concerned."""
+    global _flush_c
+    import ctypes
+
+    try:
+        libc = ctypes.CDLL(None)
+        stream = ctypes.c_void_p.in_dll(libc, "__stdoutp" if sys.platform == "darwin" else "stdout")
+        libc.setvbuf(stream, None, _LINE_BUFFERED, ctypes.c_size_t(0))
+    except (OSError, ValueError, AttributeError):
+        return  # a library of other names; what it buffers comes later, or is lost with its process
+    _flush_c = lambda: libc.fflush(stream)  # noqa: E731
 
 
 def restore_signals() -> None:
@@ -39,13 +59,14 @@ def attach_streams(stdout: int, stderr: int) -> None:
     for fd, target in ((nothing, 0), (stdout, 1), (stderr, 2)):
         os.dup2(fd, target)
         os.close(fd)
-    _replace("stdin", open(0, encoding="utf-8", closefd=False))  # noqa: SIM115
-    _replace("stdout", open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
-    _replace("stderr", open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
+    replace_stream("stdin", open(0, encoding="utf-8", closefd=False))  # noqa: SIM115
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        replace_stream(name, open(fd, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
 
 
 def flush_streams() -> None:
-    """Write out what the standard streams hold, as far as somebody still reads them."""
+    """Write out what the standard streams hold, C's too, as far as somebody still reads them."""
+    _flush_c()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -53,6 +74,20 @@ def flush_streams() -> None:
             continue
 
 
-def _replace(name: str, stream: TextIO) -> None:
+def has_unread_output() -> bool:
+    """Whether something lies in the pipes of the standard streams that nobody has read yet; C's is flushed first."""
+    _flush_c()
+    return _unread_nbytes(1) > 0 or _unread_nbytes(2) > 0
+
+
+def _unread_nbytes(fd: int) -> int:
+    try:
+        return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:  # the task has closed it or put something else there
+        return 0
+
+
+def replace_stream(name: str, stream: TextIO) -> None:
+    """Make it the standard stream of that name, as Python knows it."""
     setattr(sys, name, stream)
     setattr(sys, f"__{name}__", stream)

@@ -126,12 +126,12 @@ class TemplateHandle:
         loop.add_reader(self._fd, self._on_readable)
 
     def fork(self, worker: int, fds: Sequence[int], env: Mapping[str, str]) -> None:
-        """Ask for a worker with descriptors link, claim, stdout, stderr and any more; the caller may close its own.
+        """Ask for a worker with descriptors link, claim, stdout and stderr; the caller may close its own.
 
-        Raises ValueError for too few descriptors or too long an environment. A request to a template that has ended is
+        Raises ValueError for other descriptors or too long an environment. A request to a template that has ended is
         dropped: ``on_lost`` tells.
         """
-        if len(fds) < 4:
+        if len(fds) != 4:
             raise ValueError(f"a worker needs link, claim, stdout and stderr; {len(fds)} descriptors were given")
         self._send(encode_fork(worker, env), fds)
 

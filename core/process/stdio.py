@@ -1,7 +1,8 @@
-"""The node's end of a worker's stdout or stderr: lines for the client, the last words for the death message."""
+"""The node's end of a worker's stdout or stderr: text for the client, the last words for the death message."""
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,8 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..loops import Loop
 
-#: Bytes of a line after which its beginning is passed on without waiting for the end.
-MAX_LINE_NBYTES = 16 * 1024
+#: Characters of a line after which its beginning is passed on without waiting for the end.
+MAX_LINE = 16 * 1024
+
+#: Seconds after which the beginning of a line that gets no end is passed on. Longer keeps more lines whole where
+#: several processes write; shorter shows progress bars sooner.
+PIECE_SECONDS = 0.1
 
 #: Bytes kept of what was written last.
 TAIL_NBYTES = 4 * 1024
@@ -21,23 +26,32 @@ _READ_NBYTES = 64 * 1024
 #: Reads in one readiness event; then others get their turn.
 _MAX_READS = 4
 
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
 
 class LineReader:
-    """Read lines from a pipe on an event loop, in the loop's thread.
+    """Read text from a pipe on an event loop, in the loop's thread. The reader owns ``fd``.
 
-    ``on_lines(lines)`` is called with whole lines without their ends, undecodable bytes replaced; a line longer than
-    ``MAX_LINE_NBYTES`` comes in pieces, an unfinished one at the end of the pipe. The reader owns ``fd``.
+    ``on_text(texts, is_ended)`` is called with whole lines, each with its newline, undecodable bytes replaced. The last
+    text may be a piece of a line, without newline: of one that is long, that has waited for `PIECE_SECONDS`, or that
+    ends here because the task or the pipe does. The latter is said by ``is_ended``, then perhaps with an empty piece.
     """
 
-    __slots__ = ("_fd", "_loop", "_on_lines", "_rest", "_tail", "closed")
+    __slots__ = ("_decoder", "_fd", "_is_timed", "_loop", "_on_text", "_rest", "_tail", "_turn", "closed",
+                 "is_within_line")  # fmt: skip
 
-    def __init__(self, fd: int, loop: Loop, on_lines: Callable[[list[str]], None]) -> None:
+    def __init__(self, fd: int, loop: Loop, on_text: Callable[[list[str], bool], None]) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
         self._loop = loop
-        self._on_lines = on_lines
-        self._rest = b""
+        self._on_text = on_text
+        self._decoder = _new_decoder("replace")
+        self._rest = ""  # of an unfinished line: what was not passed on
+        self._turn = 0  # counts what was passed on, to tell whether the rest is still the same line's
+        self._is_timed = False  # the loop calls `_on_due`
         self._tail = b""
+        #: The last line that was read has no end yet, whether or not a piece of it was passed on.
+        self.is_within_line = False
         #: The pipe has ended or was closed here.
         self.closed = False
         loop.add_reader(fd, self._on_readable)
@@ -55,6 +69,13 @@ class LineReader:
         while not self.closed and self._read():
             pass
 
+    def pass_rest(self, *, is_ended: bool) -> None:
+        """Pass on a line that has no end yet, or, with `is_ended`, that gets none."""
+        if self._rest or (is_ended and self.is_within_line):
+            rest, self._rest = self._rest, ""
+            self.is_within_line = not is_ended
+            self._pass_on([rest], is_ended)
+
     def close(self) -> None:
         """Pass on an unfinished line and close the pipe; a second call does nothing."""
         if self.closed:
@@ -62,9 +83,12 @@ class LineReader:
         self.closed = True
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
-        if self._rest:
-            rest, self._rest = self._rest, b""
-            self._on_lines([rest.decode("utf-8", "replace")])
+        self._rest += self._decoder.decode(b"", final=True)
+        self.pass_rest(is_ended=True)
+
+    def _pass_on(self, texts: list[str], is_ended: bool = False) -> None:
+        self._turn += 1
+        self._on_text(texts, is_ended)
 
     def _on_readable(self) -> None:
         for _ in range(_MAX_READS):
@@ -83,11 +107,26 @@ class LineReader:
             self.close()
             return False
         self._tail = (self._tail + chunk)[-TAIL_NBYTES:]
-        *lines, rest = (self._rest + chunk).split(b"\n")
-        while len(rest) > MAX_LINE_NBYTES:
-            lines.append(rest[:MAX_LINE_NBYTES])
-            rest = rest[MAX_LINE_NBYTES:]
+        *lines, rest = (self._rest + self._decoder.decode(chunk)).split("\n")
+        texts = [line + "\n" for line in lines]
+        self.is_within_line = bool(rest) or (self.is_within_line and not lines)
+        if len(rest) > MAX_LINE:
+            texts.append(rest)
+            rest = ""
         self._rest = rest
-        if lines:
-            self._on_lines([line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines])
+        if texts:
+            self._pass_on(texts)
+        if rest and not self._is_timed:
+            self._set_timer()
         return True
+
+    def _set_timer(self) -> None:
+        self._is_timed = True
+        self._loop.call_later(PIECE_SECONDS, self._on_due, self._turn)
+
+    def _on_due(self, turn: int) -> None:
+        self._is_timed = False
+        if turn == self._turn:
+            self.pass_rest(is_ended=False)
+        elif self._rest and not self.closed:
+            self._set_timer()  # it is a later line's, which has its time too

@@ -96,6 +96,8 @@ class Frame:
     PACKET = 44
     GIVE_BACK = 45
     DROP_KINDS = 46
+    PASSED_ON = 47
+    LEAVING = 48
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'
@@ -275,7 +277,8 @@ def __getattr__(name: str) -> Any:
         Frame.OWNER_LOST: pb.Peer,
         Frame.STATUS: pb.StatusRequest,
     }
-    empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.SHUTDOWN, Frame.FORKED, Frame.STARTED)
+    empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.SHUTDOWN, Frame.FORKED, Frame.STARTED,
+             Frame.LEAVING)  # fmt: skip
     messages: dict[int, Any] = dict.fromkeys(empty)
     for frame_name, value in vars(Frame).items():
         if not frame_name.startswith("_") and value not in messages:

@@ -1,33 +1,20 @@
-"""Values that pass between processes: asked for, answered, adopted, lost with their owner."""
+"""Values that pass between processes: asked for, answered, lost with their owner."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..ids import ObjectId
 from .books import Books
 from .entries import Extra
+from .notices import Unpin
 from .orders import Answer
-from .outcomes import ReleasedMark
-from .references import Unpin
+from .outcomes import OwnerLostMark, ReleasedMark
 from .settling import Settling
 
 
-class Adopted(NamedTuple):
-    """An object that passes into this process's ownership; `value` None: its task still runs.
-
-    `borrower` is a process that still refers to it, or 0. An object with several comes once for each of them.
-    """
-
-    oid: ObjectId
-    value: Any
-    extra: Extra | None
-    borrower: int
-
-
 class Borrowing:
-    """Answers borrowers, and takes values of objects that other processes made."""
+    """Answers borrowers, and takes values of objects that other processes own."""
 
     __slots__ = ("_books", "_refs", "_settling")
 
@@ -38,14 +25,22 @@ class Borrowing:
 
     def on_asked(self, oid: ObjectId, asker: int) -> None:
         """A borrower wants a value: answer now or when it is there. An object that is gone is answered as released."""
-        entry = self._refs.find(oid)
+        refs = self._refs
+        entry = refs.find(oid)
         if entry is None:
-            mark = ReleasedMark(f"object {oid.hex()} was released before it was asked for")
-            self._books.commands.append(Answer(oid, mark, asker))
+            self._books.commands.append(Answer(oid, self._mark_gone(oid), asker, ()))
         elif entry.value is None:
-            entry.wait_list().askers.append(asker)
+            askers = entry.wait_list().askers
+            if asker not in askers:
+                askers.append(asker)
         else:
-            self._books.commands.append(Answer(oid, entry.value, asker))
+            self._books.commands.append(Answer(oid, entry.value, asker, refs.lend(entry.contained, asker)))
+
+    def _mark_gone(self, oid: ObjectId) -> Any:
+        heir = self._refs.passed_on.get(oid.seq) if oid.owner == self._books.incarnation else None
+        if heir is not None:
+            return OwnerLostMark(heir)  # else the node would have asked there
+        return ReleasedMark(f"object {oid.hex()} was released before it was asked for")
 
     def on_answered(self, oid: ObjectId, value: Any, extra: Extra | None) -> None:
         """The owner of a borrowed object has answered; an extent was pinned for us when the answer passed the node."""
@@ -58,48 +53,22 @@ class Borrowing:
         self._set_value(oid, value, stored, contained)
 
     def _set_value(self, oid: ObjectId, value: Any, stored: int | None, contained: tuple[ObjectId, ...] = ()) -> None:
-        """A borrowed or adopted object has its value now; one that nobody waits for is counted."""
+        """A borrowed object has its value now; one that nobody waits for is counted."""
         foreign = self._refs.foreign.get(oid)
         if foreign is None or foreign.value is not None:
             self._books.counts["late answer"] += 1
+            self._refs.give_back(contained)
             return
-        foreign.value, foreign.stored, foreign.pending = value, stored, False
-        self._refs.contain(foreign, contained)
+        foreign.value, foreign.stored = value, stored
+        self._refs.contain(foreign, contained, is_received=True)
         self._settling.arrived(oid, foreign)
 
-    def on_adopted(self, adoptions: Sequence[Adopted]) -> None:
-        """Objects pass into our ownership, in any order.
-
-        All of them are entered before the first value is: a value that contains another of them must not borrow it.
-        A new one that nothing refers to yet stays for the result that it came with. With ourselves as borrower nothing
-        passes: a task of our own has run here, and we hold what its result contains until that has come back.
-        """
-        adoptions = [adopted for adopted in adoptions if adopted.borrower != self._books.incarnation]
-        known = {adopted.oid for adopted in adoptions if adopted.oid in self._refs.foreign}
-        for oid, _, _, borrower in adoptions:
-            self._refs.on_adopted(oid, None, None)
-            if borrower:
-                self._refs.on_borrowed(oid, borrower)
-        for oid, value, extra, _ in adoptions:
-            if value is not None:
-                self._refs.hold(oid)
-                self._set_value(oid, value, *(extra if extra is not None else (None, ())))
-                self._refs.foreign[oid].count -= 1
-                if oid in known:
-                    self._refs.settle(oid, self._refs.foreign[oid])
-
-    def on_owner_lost(self, incarnation: int, mark: Any) -> None:
-        """A process is gone: what it had not told us of its objects it never will.
-
-        What we only borrowed may have passed to another process: it is asked for again, where it was asked for.
-        """
+    def on_owner_lost(self, incarnation: int) -> None:
+        """A process is gone: what it had not answered may have passed to another, and is asked for again."""
         for oid, foreign in list(self._refs.foreign.items()):
-            if oid.owner == incarnation and foreign.value is None:
-                if foreign.adopted:
-                    self._set_value(oid, mark, None)
-                elif foreign.asked:
-                    foreign.asked = False
-                    self._settling.ask(oid)
+            if oid.owner == incarnation and foreign.value is None and foreign.asked:
+                foreign.asked = False
+                self._settling.ask(oid)
 
     def on_object_lost(self, oid: ObjectId, mark: Any) -> None:
         """Nobody can answer for a borrowed object any more."""

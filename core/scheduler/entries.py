@@ -37,7 +37,7 @@ class Entry:
         self.value = value
         self.count = count
         self.stored = stored  # version of the extent that holds it, None while it has none
-        self.borrowers: set[int] | None = None
+        self.borrowers: dict[int, int] | None = None  # how often each is counted, never 0; see `references`
         self.handed_to: int | None = None  # the process that owns it now, when it was passed on
         self.contained: tuple[ObjectId, ...] = ()  # references inside the value, held as long as this entry
         self.waiters: Waiters | None = None
@@ -57,28 +57,42 @@ class Entry:
             self.waiters = Waiters()
         return self.waiters
 
+    def is_ours(self) -> bool:
+        """Whether this process owns it, and so counts who borrows it."""
+        return self.handed_to is None
+
     def is_used(self) -> bool:
-        """Whether somebody refers to it, or its value is still to come. Who took it over counts its borrowers."""
-        return self.count > 0 or self.value is None or (bool(self.borrowers) and self.handed_to is None)
+        """Whether somebody refers to it, or its value is still to come."""
+        return self.count > 0 or self.value is None or bool(self.borrowers)
+
+    def take_over(self) -> int:
+        """It is ours again; returns how often this process was counted as a borrower."""
+        self.handed_to = None
+        return 1
 
 
 class Foreign(Entry):
     """An object of another owner. `adopted`: its ownership passed here; else it is borrowed."""
 
-    __slots__ = ("adopted", "asked", "pending", "pinned")
+    __slots__ = ("adopted", "asked", "granted", "pinned")
 
     def __init__(self) -> None:
         super().__init__()
         self.adopted = False
         self.asked = False
-        self.pending = False  # adopted, but its task still runs where it was started
+        self.granted = 0  # how often its owner counts this process, while it is borrowed
         self.pinned = False  # the node pinned its extent for this process when it passed the answer on
 
+    def is_ours(self) -> bool:
+        """Whether this process owns it, and so counts who borrows it."""
+        return self.adopted and self.handed_to is None
+
     def is_used(self) -> bool:
-        """Whether somebody refers to it, or its owner will still say how it came out."""
-        return self.count > 0 or self.pending or (bool(self.borrowers) and self.handed_to is None)
+        """Whether somebody refers to it."""
+        return self.count > 0 or bool(self.borrowers)
 
-
-def is_adopted(entry: Entry) -> bool:
-    """Whether the object of another process belongs to this one now."""
-    return isinstance(entry, Foreign) and entry.adopted
+    def take_over(self) -> int:
+        """It is ours from now on; returns how often this process was counted as a borrower."""
+        registered = 1 if self.handed_to is not None else self.granted
+        self.adopted, self.handed_to, self.granted = True, None, 0
+        return registered

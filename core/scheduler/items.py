@@ -131,7 +131,7 @@ class Items:
         """Make an object of a result that lies in the store or contains references; the array refers to it."""
         array.extras[index] = extra
         entry = Entry(value, 1, extra.stored)
-        self._refs.contain(entry, extra.contained)
+        self._refs.contain(entry, extra.contained, is_received=True)
         self._refs.owned[item_object(self._books.incarnation, array.stream, index).seq] = entry
 
     def on_lost(self, span: Span, cause: LostCause, death: Any, mark: Any) -> None:

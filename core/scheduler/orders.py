@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..ids import ObjectId, Span
@@ -21,13 +20,12 @@ class Send(NamedTuple):
     tasks: list[Task]
 
 
-@dataclass(frozen=True, slots=True)
-class SendItems:
+class SendItems(NamedTuple):
     """Pickle and send these items of an array; what was not sent after all comes back by `on_unsent`."""
 
     array: Array
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     attempt: int
 
 
@@ -53,11 +51,12 @@ class Ask(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer a borrower."""
+    """Answer a borrower; `lent` are references inside the value for which their owners must count it."""
 
     oid: ObjectId
     value: Any
     asker: int
+    lent: tuple[ObjectId, ...]
 
 
 class Settled(NamedTuple):

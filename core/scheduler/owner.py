@@ -20,12 +20,13 @@ from ..ids import PLAIN_STREAM, ObjectId, Span
 from .arrays import Array
 from .audit import check
 from .books import Books
-from .borrowing import Adopted, Borrowing
+from .borrowing import Borrowing
 from .entries import Entry, Extra
 from .items import Items
 from .kinds import COUNTED_NBYTES, OUTSTANDING_MIN, OUTSTANDING_NBYTES, POISON_DEATHS, Kind
 from .orders import Answer, Ask, Send, SendCancel, SendItems, Settled, Want
 from .outcomes import CancelledMark, LostCause, is_failure
+from .passing import Adopted, Parcel, Passing
 from .plain import Plain
 from .sending import Sending
 from .settling import Settling
@@ -42,6 +43,7 @@ class Owner:
         self._books = books = Books(incarnation)
         self._settling = Settling(books)
         self._borrowing = Borrowing(books, self._settling)
+        self._passing = Passing(books, self._settling)
         self._sending = Sending(books)
         self._plain = Plain(books, self._settling)
         self._items = Items(books)
@@ -103,7 +105,7 @@ class Owner:
     def put(self, seq: int, value: Any, stored: int | None, contained: tuple[ObjectId, ...] = ()) -> Entry:
         """Record an object that the program made; it has one reference."""
         entry = self._owned[seq] = Entry(value, 1, stored)
-        self.refs.contain(entry, contained)
+        self.refs.contain(entry, contained, is_received=False)
         return entry
 
     def submit(self, kind: Kind, call: Any, inputs: tuple[ObjectId, ...] = (), held: tuple[ObjectId, ...] = (),
@@ -290,17 +292,35 @@ class Owner:
         """The owner of a borrowed object has answered; an extent was pinned for us when the answer passed the node."""
         self._borrowing.on_answered(oid, value, extra)
 
-    def on_adopted(self, adoptions: Sequence[Adopted]) -> None:
-        """Objects pass into our ownership, in any order; with ourselves as borrower nothing passes."""
-        self._borrowing.on_adopted(adoptions)
-
     def on_object_lost(self, oid: ObjectId, mark: Any) -> None:
         """Nobody can answer for a borrowed object any more."""
         self._borrowing.on_object_lost(oid, mark)
 
-    def on_owner_lost(self, incarnation: int, mark: Any) -> None:
-        """A process is gone: what it had not told us of its objects it never will."""
-        self._borrowing.on_owner_lost(incarnation, mark)
+    def on_owner_lost(self, incarnation: int) -> None:
+        """A process is gone: what it had not answered may have passed to another, and is asked for again."""
+        self._borrowing.on_owner_lost(incarnation)
+
+    # -- objects that pass to another owner ----------------------------------------------------------------------------
+
+    def pass_on(self, oids: Iterable[ObjectId], receiver: int) -> Parcel:
+        """References travel to the owner of a task in its result; the caller sends the parcel with it at once."""
+        return self._passing.pass_on(oids, receiver)
+
+    def hand_over(self, oid: ObjectId) -> Parcel | None:
+        """Obey PassOn; None when there is no reason any more. The caller sends the parcel at once."""
+        return self._passing.hand_over(oid)
+
+    def bequeath(self, heir: int) -> None:
+        """This process is about to end: pass on everything of ours that others refer to."""
+        self._passing.bequeath(heir)
+
+    def on_passed(self, oid: ObjectId, *, is_refused: bool) -> None:
+        """The node says what became of an object that was passed on: it has a new owner, or stays ours."""
+        self._passing.on_passed(oid, is_refused=is_refused)
+
+    def on_adopted(self, adoptions: Sequence[Adopted]) -> None:
+        """Objects pass into our ownership, in any order."""
+        self._passing.on_adopted(adoptions)
 
 
 __all__ = [
@@ -316,6 +336,7 @@ __all__ = [
     "Kind",
     "LostCause",
     "Owner",
+    "Parcel",
     "Send",
     "SendCancel",
     "SendItems",

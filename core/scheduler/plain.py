@@ -71,7 +71,8 @@ class Plain:
         entries = [self._owned[task.index + offset] for offset in range(len(values))]  # none ends without a value
         for offset, extra in extras.items():
             entries[offset].stored = extra.stored
-            self._refs.contain(entries[offset], extra.contained)  # before the inputs go: it may be one of them
+            # Before the inputs go: it may be one of them.
+            self._refs.contain(entries[offset], extra.contained, is_received=True)
         self._settling.answered(task)
         task.kind.deaths = 0
         task.move(TaskEvent.FINISH)

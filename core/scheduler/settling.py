@@ -10,6 +10,7 @@ from typing import Any
 from ..ids import ObjectId
 from .books import Books
 from .entries import Entry
+from .notices import PassOn
 from .orders import Answer, Ask, Settled
 from .outcomes import ReleasedMark, is_failure
 from .states import TaskEvent, TaskState
@@ -55,7 +56,7 @@ class Settling:
     def ask(self, oid: ObjectId) -> None:
         """Ask for the value of a borrowed object, once."""
         foreign = self._refs.foreign.get(oid)
-        if foreign is not None and not (foreign.asked or foreign.adopted) and foreign.value is None:
+        if foreign is not None and not foreign.asked and foreign.value is None:
             foreign.asked = True
             self._books.commands.append(Ask(oid))
 
@@ -118,7 +119,10 @@ class Settling:
             if waiters is not None:
                 if waiters.watched:
                     commands.append(Settled(oid, entry))
-                commands.extend(Answer(oid, entry.value, asker) for asker in waiters.askers)
+                for asker in waiters.askers:
+                    commands.append(Answer(oid, entry.value, asker, self._refs.lend(entry.contained, asker)))
+                if oid in self._refs.heirs:
+                    commands.append(PassOn(oid))
                 for task in waiters.dependents:
                     if task.state is TaskState.WAITING:
                         arrivals += self._input_arrived(task, entry.value)

@@ -101,7 +101,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles things of ``__main__`` by name and notes the names; ``defined``, the thing called ``name``, by value."""
 
     def __init__(self, file: io.BytesIO, buffer_callback: Any, name: str = "", defined: Any = None) -> None:
-        self.dispatch_table = ChainMap(buffer_reducers(), cloudpickle.Pickler.dispatch_table)  # read by what follows
+        own = {types.CodeType: _reduce_code, **buffer_reducers()}
+        self.dispatch_table = ChainMap(own, cloudpickle.Pickler.dispatch_table)  # read by what follows
         super().__init__(file, protocol=5, buffer_callback=buffer_callback)
         self.names: dict[str, None] = {}
         self.mentions_main = False
@@ -149,6 +150,22 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.mentions_main = True
         name = self._name if func is self._defined else ""
         return _begin_function, (name, code, closure), (state, {**slots, "__globals__": {}}), *reduced[3:]
+
+
+def _reduce_code(code: types.CodeType) -> tuple[Any, ...]:
+    """Reduce a code object such that tracebacks of its copy show where it was written, and the text."""
+    make, args = cloudpickle._code_reduce(code)
+    # Interned, so that equal names within a stream are one object whoever compiled the code: equal code, equal bytes.
+    name = sys.intern(code.co_filename)
+    return _make_code, (name, _source_of(name), make, args)
+
+
+def _source_of(filename: str) -> str:
+    """Text behind a name that stands for no file (a notebook's cell, generated code), where `linecache` has it."""
+    linecache = sys.modules.get("linecache")
+    entry = linecache.cache.get(filename) if linecache is not None else None
+    # An entry that is not loaded yet is shorter; one of a file has a time of modification.
+    return "".join(entry[2]) if entry is not None and len(entry) == 4 and entry[1] is None else ""
 
 
 class _Shipment:
@@ -309,6 +326,16 @@ def main_attribute(path: str) -> Any:
     except KeyError:
         raise AttributeError(f"__main__ has no {head!r} in this process") from None
     return functools.reduce(getattr, rest, value)
+
+
+def _make_code(filename: str, source: str, make: Any, args: tuple[Any, ...]) -> types.CodeType:
+    if source:
+        import linecache
+
+        if _exchange.adopted or filename not in linecache.cache:
+            linecache.cache[filename] = len(source), None, source.splitlines(keepends=True), filename
+    code: types.CodeType = make(*args)
+    return code.replace(co_filename=filename)
 
 
 def _begin_function(name: str, code: types.CodeType, closure: tuple[Any, ...] | None) -> types.FunctionType:

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from pickle import PickleBuffer
 from typing import Any
 
-PAGE = mmap.PAGESIZE
-
 #: Whether dirty pages of a private mapping can be given back, without which a private view would show old bytes.
 PRIVATE_VIEWS = sys.platform == "linux"
 
@@ -139,9 +137,9 @@ def drop_private_pages(mapping: Mapping, offset: int, nbytes: int) -> None:
         raise _last_error("madvise")
 
 
-def populate(mapping: Mapping, offset: int, nbytes: int) -> bool:
-    """Make the pages of a writable mapping ahead of use, GIL released; False where the system cannot."""
-    return not _libc.madvise(mapping.address + offset, nbytes, _MADV_POPULATE_WRITE)
+def populate(mapping: Mapping, offset: int, nbytes: int) -> None:
+    """Make the pages of a writable mapping ahead of use, GIL released; does nothing where the system cannot."""
+    _libc.madvise(mapping.address + offset, nbytes, _MADV_POPULATE_WRITE)
 
 
 def write_at(fd: int, offset: int, buffers: Sequence[Any]) -> None:

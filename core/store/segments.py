@@ -81,10 +81,6 @@ class SegmentWriter:
             for (at, nbytes), piece in zip(places, pieces, strict=True)
         )
 
-    def populate(self, offset: int, nbytes: int) -> bool:
-        """Make pages ahead of use (a helper thread's work), so that they need not be written as fresh ones."""
-        return memory.populate(self._mapped(), offset, nbytes)
-
     def _map_pages(self, mapping: memory.Mapping, offset: int, nbytes: int) -> None:
         """Enter the pages of a large extent into the mapping at once: a third of the time of a fault for each."""
         if nbytes >= _MAPPED_UNIT:

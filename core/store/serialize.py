@@ -152,35 +152,6 @@ def loads(stream: Any, buffers: Iterable[Any] = ()) -> Any:
 # --- values that do not leave the stream by themselves ---
 
 
-class _LargeBytes:
-    """Carries one ``bytes`` or ``bytearray`` out of band; unpickles to the same type."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes | bytearray) -> None:
-        self.data = data
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self.data), (pickle.PickleBuffer(self.data),)
-
-
-def wrap_large_bytes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Replace large ``bytes`` and ``bytearray`` among arguments so that they travel like buffers.
-
-    Returns what it was given when there are none; the replacements unpickle to the original type and value.
-    """
-    if any(_is_large_bytes(value) for value in args):
-        args = tuple(_LargeBytes(value) if _is_large_bytes(value) else value for value in args)
-    if kwargs and any(_is_large_bytes(value) for value in kwargs.values()):
-        kwargs = {key: _LargeBytes(value) if _is_large_bytes(value) else value for key, value in kwargs.items()}
-    return args, kwargs
-
-
-def _is_large_bytes(value: Any) -> bool:
-    kind = type(value)
-    return (kind is bytes or kind is bytearray) and len(value) >= BUFFER_MIN
-
-
 def buffer_reducers() -> dict[type, Callable[[Any], Any]]:
     """Reducers for strided numpy arrays and torch CPU tensors, of the modules that are loaded."""
     reducers: dict[type, Callable[[Any], Any]] = {}

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..client import MadeKind
 from ..ids import ObjectId
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler.owner import is_failure
+from ..values import Encoded
 from .ledger import is_right
 
 if TYPE_CHECKING:
     from .process import Process, Program
+
+
+#: The pickle of a function that refers to nothing.
+PLAIN_FUNCTION = Encoded(b"\x80")
 
 
 class TaskFailed(Exception):
@@ -27,6 +33,7 @@ class Calls:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self.made: dict[int, MadeKind] = {}  # every kind of this process, by id
 
     def ask_node(self, request: int, body: bytes, reply: int) -> Program:
         """As `Client.ask_node`."""
@@ -38,19 +45,24 @@ class Calls:
 
     def make_room(self, pages: int) -> Program:
         """Lease until an object of so many pages fits. Raises Full."""
-        while not self._process.values.has_room(pages):
-            if self._process.client.dropped or self._process.values.reader.ended:
+        values, world = self._process.values, self._process.world
+        while not values.has_room(pages):
+            if self._process.client.dropped or values.reader.ended:
                 self._process.client.flush()  # what the program has let go may be room enough
                 continue
             body = pb.Lease(nbytes=pages * 4096).SerializeToString()
-            leases = len(self._process.values._writers)
-            refused = yield from self.ask_node(Frame.LEASE, body, Frame.LEASE)
+            leases = len(values._writers)
+            values._leasing += 1
+            try:
+                refused = yield from self.ask_node(Frame.LEASE, body, Frame.LEASE)
+            finally:
+                values._leasing -= 1
             if refused is not None:
-                self._process.world.mark("store full")
-                self._process.world.is_faulty = True
+                world.mark("store full")
+                world.is_faulty = True
                 raise Full
-            if len(self._process.values._writers) == leases:
-                self._process.world.mark("room came back")
+            if len(values._writers) == leases:
+                world.mark("room came back")
 
     def put(self, token: int, refs: tuple[ObjectId, ...], pages: int) -> Program:
         """As `NativeEngine.put`; returns the reference."""
@@ -85,6 +97,19 @@ class Calls:
         assert is_right(self._process.world, expected, token), f"{oid} is {token}, not {expected}"
         return token, refs
 
+    def follow(self, oid: ObjectId) -> Program:
+        """Fetch an object, then one to which its value refers, and so on to the end. Raises as `fetch`."""
+        rng = self._process.world.rng
+        keeps = rng.random() < 0.3
+        refs = [oid]
+        while refs:
+            oid = rng.choice(refs)
+            _, found = yield from self.fetch(oid)
+            refs = [ObjectId(*ref) for ref in found]
+            if not keeps:
+                self.drop(oid)
+        self._process.world.mark("followed")
+
     def open_value(self, body: bytes, *, pinned: bool) -> Any:
         """Rebuild a value: its views and the references inside it are the program's."""
         value = self._process.values.decode(body, pinned=pinned)
@@ -92,6 +117,11 @@ class Calls:
         self._process.values.reader.opened.clear()
         self.hold(value[2])
         return value
+
+    def look_again(self) -> None:
+        """Read through all views that the program has kept."""
+        for view in self._process.views:
+            self._process.values.reader.look_again(view)
 
     def hold(self, refs: Any) -> None:
         """As `adopt_ref`: references appear in the program."""
@@ -115,21 +145,29 @@ class Calls:
             self._process.values.reader.end_view(self._process.views.pop())
 
     def add_kind(self, resources: dict[str, int], *, retries: int, machine_retries: int = 3, returns: int = 1,
-                 binding: int = 0, retry_exceptions: bool = False) -> Any:  # fmt: skip
-        """As `NativeEngine._make_kind`."""
+                 binding: int = 0, retry_exceptions: bool = False,
+                 function: Encoded = PLAIN_FUNCTION) -> Any:  # fmt: skip
+        """As `KindKeeper._make`."""
         client = self._process.client
+        client.register(function.objects)
         kind = client.owner.add_kind(
             "f", process_retries=retries, machine_retries=machine_retries, stride=max(1, returns)
         )
-        client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=b"\x80", name="f", resources=resources,
-                                        num_returns=returns)  # fmt: skip
+        client.hold_encoded(function)
+        client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=function.body, name="f",
+                                        resources=resources, num_returns=returns)  # fmt: skip
         client.kind_binding[kind.id] = binding
         if retry_exceptions:
             client.retries[kind.id] = True
         mark = client.failed_bindings.get(binding)
         if mark is not None:
             client.owner.on_refused(kind.id, mark)
+        self.made[kind.id] = MadeKind(kind, (), function, None)
         return kind
+
+    def retire_kind(self, kind: Any) -> None:
+        """As `KindKeeper.retire`: nothing more is submitted."""
+        self._process.client.retired.append(self.made[kind.id])
 
     def submit(self, kind: Any, spec: Any, token: int | None, *, inputs: tuple[ObjectId, ...] = (),
                refs: tuple[ObjectId, ...] = (), buffers: tuple[pb.Descriptor, ...] = ()) -> list[ObjectId]:  # fmt: skip

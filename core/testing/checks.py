@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .worker import WorkerProcess
+
 if TYPE_CHECKING:
     from .world import World
 
@@ -36,6 +38,10 @@ def check_quiet(world: World) -> None:
         assert not process.stopped and (process.main is None or process.name.startswith("worker")), f"{process} waits"
         assert not owner.refs.owned, f"{process} still owns {owner.refs.owned}"
         assert not owner.refs.foreign, f"{process} still borrows {owner.refs.foreign}"
+        assert not owner.refs.heirs and not owner.refs.leaving, f"{process} has not passed on {owner.refs.heirs}"
+        assert not process.client.retired, f"{process} keeps {process.client.retired}"
+        if isinstance(process, WorkerProcess):
+            check_kinds(world, process)
         assert not owner.arrays and not owner.backlog and not owner.unanswered, process
         assert not any(kind.outstanding or kind.nbytes or kind.wanted for kind in owner.kinds.values()), process
         assert not process.values.allocated_nbytes, f"{process} cannot reuse {process.values.allocated_nbytes} bytes"
@@ -49,3 +55,10 @@ def check_quiet(world: World) -> None:
     assert not extents._entries and not extents._pins, f"the store still holds {extents._entries}"
     assert not world.node.adopted, f"the node still routes {world.node.adopted}"
     assert not world.node.store.waiting
+
+
+def check_kinds(world: World, worker: WorkerProcess) -> None:
+    """A worker keeps only kinds of which tasks may come."""
+    for owner, kind in worker.kinds:
+        process = world.processes[owner]
+        assert not process.alive or kind in process.client.owner.kinds, f"{worker} keeps a kind that was dropped"

@@ -288,9 +288,13 @@ class Output:
     """A worker's stdout or stderr, as `LineReader`; simulated tasks print nothing."""
 
     tail = ""
+    is_within_line = False
 
     def drain(self) -> None:
         """Nothing is there."""
+
+    def pass_rest(self, *, is_ended: bool) -> None:
+        """No line is unfinished."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -53,6 +53,10 @@ class Memory:
         self._check_unused(segment, offset, "its pages were given back")
         self.segments.get(segment, {}).pop(offset, None)
 
+    def reclaim(self, segment: int, offset: int) -> None:
+        """The node tells the writer that it may use the space again; the bytes stay until it does."""
+        self._check_unused(segment, offset, "its writer was told that nobody sees it")
+
     def _check_unused(self, segment: int, offset: int, what: str) -> None:
         cell = self.segments[segment].get(offset) if segment in self.segments else None
         assert not self.views[segment, offset], f"{cell and cell.oid} has live views, and {what}"
@@ -75,6 +79,7 @@ class Reader:
         self._mapped: set[int] = set()
         self._opens: Counter[tuple[int, int]] = Counter()
         self._total: Counter[tuple[int, int]] = Counter()
+        self._seen: dict[tuple[int, int], Cell] = {}  # what each view showed when it was opened
         self.opened: list[tuple[int, int]] = []  # views that nobody has taken charge of yet
         self.ended: list[tuple[int, int]] = []
 
@@ -93,21 +98,31 @@ class Reader:
         self._opens[key] += 1
         self._total[key] += 1
         self._memory.views[key] += 1
+        self._seen[key] = cell
         self.opened.append(key)
         return cell.stream, [memoryview(cell.stream)]
 
+    def look_again(self, key: tuple[int, int]) -> None:
+        """Read through a view: the bytes under it are those of its object, however long it has been kept."""
+        segment, offset = key
+        found = self._memory.segments.get(segment, {}).get(offset)
+        assert found is self._seen[key], f"a view of {self._seen[key].oid} shows {found and found.oid}"
+
     def end_view(self, key: tuple[int, int]) -> None:
-        """A view has ended; with the last of an extent all its entries are due."""
+        """A view has ended."""
         self._memory.views[key] -= 1
-        self._opens[key] -= 1
-        if not self._opens[key]:
-            self.ended += [key] * self._total.pop(key)
-            del self._opens[key]
+        self.ended.append(key)
 
     def collect(self) -> list[tuple[int, int]]:
-        """What ended since the last call."""
-        ended, self.ended = self.ended, []
-        return ended
+        """Entries of extents without views, one for each time they were opened; those of an extent come together."""
+        done = []
+        for key in self.ended:
+            self._opens[key] -= 1
+            if not self._opens[key]:
+                del self._opens[key], self._seen[key]
+                done += [key] * self._total.pop(key)
+        self.ended.clear()
+        return done
 
     def add(self, segment: int, fd: int, nbytes: int) -> None:
         """A segment was leased."""
@@ -119,6 +134,7 @@ class Reader:
 
     def forget(self) -> None:
         """The process ends, and its views with it."""
+        self.collect()
         for key, count in self._opens.items():
             self._memory.views[key] -= count
         self._opens.clear()

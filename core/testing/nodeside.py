@@ -7,10 +7,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ..ids import ObjectId
 from ..node import Node
 from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler import commands
-from ..scheduler.extents import ReleasePages
+from ..scheduler.extents import Reclaim, ReleasePages
 from ..workforce import Hand, Workforce
 from .links import Claim, Output, Slot, boot_parts
 from .worker import WorkerProcess
@@ -225,6 +226,8 @@ class SimNode(Node):
         for command in ordered:
             if type(command) is ReleasePages:
                 self.world.memory.release(command.segment, command.offset)
+            elif type(command) is Reclaim:
+                self.world.memory.reclaim(command.segment, command.offset)
         self._execute_store(ordered)
 
     def expel(self, peer: Any, what: str, error: Exception) -> None:
@@ -236,6 +239,13 @@ class SimNode(Node):
         super().on_frames(peer, frames)
         for frame_type, body, _, _ in frames:
             self.world.credits.handled_by_node(peer.incarnation, frame_type, body)
+
+    def _adopt(self, peer: Any, message: Any, heir: Any) -> None:
+        """Objects pass to another owner."""
+        super()._adopt(peer, message, heir)
+        named = {ObjectId(adoption.ref.owner, adoption.ref.seq) for adoption in message.adopted}
+        if heir is not None and any(oid in named for oid, _, _ in peer.words):
+            self.world.mark("word repeated")
 
     def forget(self, peer: Any) -> None:
         """A process has ended."""

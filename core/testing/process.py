@@ -196,6 +196,12 @@ class Process:
         self.world.credits.process_died(self.incarnation)
         self.node_link.pipes[1].closed = True
         self.node_link.pipes[0].write(b"")
+        for other in self.world.processes.values():
+            if other.root == self.incarnation:
+                other.orphaned()
+
+    def orphaned(self) -> None:
+        """The client at the top has died: it will not be long."""
 
     def stop(self) -> None:
         """SIGSTOP."""

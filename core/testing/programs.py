@@ -7,9 +7,9 @@ from typing import Any
 
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb
-from .calls import Full, TaskFailed
+from .calls import PLAIN_FUNCTION, Full, TaskFailed
 from .process import Process, Program, Want
-from .tasks import CPU, Spec, expected_token, make_spec
+from .tasks import CHAIN_LEVELS, CPU, Spec, expected_token, make_chain, make_follower, make_spec
 
 
 class ClientProgram:
@@ -31,13 +31,20 @@ class ClientProgram:
         self._make_kinds()
         actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2 + [self._buffer] * 2 + [self._drop] * 2
         actions += [self._put, self._take, self._cancel, self._cancel_array, self._dispose, self._timeout, self._bind]
-        actions += [self._unbind]
+        actions += [self._unbind, self._chain, self._chain, self._define]
         for _ in range(rng.randint(3, 9)):
             yield from rng.choice(actions)()
             if rng.random() < 0.4:
                 yield Want("time", 0.003 * rng.random())
         yield from process.wait(lambda: process.client.owner.unanswered == 0)
+        yield from self._inherit()
         yield from self._let_go()
+
+    def _inherit(self) -> Program:
+        """What tasks have returned passes to this process in the end, unless something breaks."""
+        foreign = self.process.client.owner.refs.foreign
+        while not self.world.is_faulty and not all(entry.adopted for entry in foreign.values()):
+            yield Want("time", 0.01)
 
     def _make_kinds(self) -> None:
         rng, process = self.rng, self.process
@@ -58,6 +65,27 @@ class ClientProgram:
             if any(amount > totals[name] for name, amount in asked.items()):
                 process.ledger.spoilt.add(kind.id)
 
+    def _define(self) -> Program:
+        """Make a function anew, at times one over a stored array; the kind of an older one ends with its tasks."""
+        rng, process = self.rng, self.process
+        function = PLAIN_FUNCTION
+        if rng.random() < 0.4:
+            try:
+                yield from process.calls.make_room(1)
+            except Full:
+                return
+            oid = ObjectId(process.incarnation, process.client.take_seq())
+            function = process.values.encode_arguments((0, ()), (), (process.values.store(oid, 0, (0, 0, ()), 1),))
+        older = [kind for kind in self.kinds[1:] if not process.client.kind_binding[kind.id]]
+        if older:
+            self._retire(rng.choice(older))
+        self.kinds.append(process.calls.add_kind({"CPU": CPU}, retries=3, function=function))
+        process.client.flush()
+
+    def _retire(self, kind: Any) -> None:
+        self.kinds.remove(kind)
+        self.process.calls.retire_kind(kind)
+
     # -- actions -------------------------------------------------------------------------------------------------------
 
     def _submit(self) -> Program:
@@ -72,6 +100,22 @@ class ClientProgram:
                 kind, tuple(spec), self._token(kind, spec, inputs), inputs=inputs, refs=refs, buffers=buffers
             )
         yield from ()
+
+    def _chain(self) -> Program:
+        """Follow the references that tasks return to tasks which may still run, at times together with another task."""
+        rng, calls = self.rng, self.process.calls
+        spec = make_chain(self.world, rng, rng.randint(1, CHAIN_LEVELS))
+        kind = rng.choice([kind for kind in self.kinds if kind.stride == 1])
+        oid = calls.submit(kind, tuple(spec), expected_token(spec))[0]
+        if rng.random() < 0.4:
+            follower = make_follower(self.world)  # while it waits it holds nothing that the others need
+            calls.submit(self.kinds[0], tuple(follower), expected_token(follower), refs=(oid,))
+        if rng.random() < 0.3:
+            return
+        try:
+            yield from calls.follow(oid)
+        except TaskFailed:
+            pass
 
     def _token(self, kind: Any, spec: Spec, inputs: tuple[ObjectId, ...] = ()) -> int | None:
         given = [self.world.expected.get(oid) for oid in inputs]
@@ -121,6 +165,7 @@ class ClientProgram:
 
     def _drop(self) -> Program:
         process = self.process
+        process.calls.look_again()
         for _ in range(min(len(process.refs), 5)):
             process.calls.drop(self.rng.choice(process.refs))
         if process.views:
@@ -224,8 +269,9 @@ class ClientProgram:
         binding = self.bindings_made
         initializer = rng.choice((b"", b"", b"runs", b"runs", b"fails", b"dies"))
         process.background.start()
+        max_tasks = rng.choice((0, 0, 1, 3))  # an actor has one worker for life
         spec = pb.Binding(id=binding, processes=rng.choice((1, 2)), initializer=initializer, eager=True,
-                          max_tasks=rng.choice((0, 0, 3)), ordered=rng.random() < 0.2)  # fmt: skip
+                          max_tasks=max_tasks, ordered=not max_tasks and rng.random() < 0.4)  # fmt: skip
         process.world.bind(process, spec)
         kind = process.calls.add_kind({}, retries=rng.choice((0, 3)), binding=binding)
         self.kinds.append(kind)
@@ -244,9 +290,10 @@ class ClientProgram:
         """As `NativeEngine.unbind`."""
         process = self.process
         client = process.client
+        self.world.is_faulty = self.world.is_faulty or force  # with a worker goes what its tasks have left there
         for kind in [kind for kind in self.kinds if client.kind_binding[kind.id] == binding]:
             process.ledger.spoilt.add(kind.id)
-            self.kinds.remove(kind)
+            self._retire(kind)
         process.world.unbind(process, binding, force=force)
 
     def _let_go(self) -> Program:
@@ -259,6 +306,8 @@ class ClientProgram:
             process.client.owner.refs.drop(oid)
         for binding in self.bindings:
             self._unbind_one(binding, force=False)
+        for kind in list(self.kinds):
+            self._retire(kind)
         process.calls.drop_all()
         process.client.flush()
         unbound = process.unbound

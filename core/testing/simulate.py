@@ -24,7 +24,6 @@ TAIL = 40
 
 #: What must happen in `MARKS_NEED` seeds, with the names of `World.mark` and of the machines' own counts.
 RARE = (
-    "adopted while pending",
     "adoption",
     "blocked",
     "borrower died",
@@ -34,12 +33,16 @@ RARE = (
     "client died",
     "died between packet and first item",
     "died while running",
+    "followed",
+    "forgot a kind",
     "init failed",
     "interrupted",
     "killed by the node",
     "late answer",
     "owner lost",
     "part of a packet",
+    "passed on when settled",
+    "passing refused",
     "poison",
     "recall lost the race",
     "recall won",
@@ -51,6 +54,7 @@ RARE = (
     "stopped",
     "store full",
     "template died",
+    "word repeated",
 )
 
 

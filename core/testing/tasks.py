@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 #: 1 CPU in the machines' units.
 CPU = 10_000
 
-#: What children do with their parent: it waits for them, leaves them, or returns references to them.
-GET, LEAVE, RETURN = 0, 1, 2
+#: What a parent does with its children: it waits for them, leaves them, or returns references to them. One that follows
+#: waits for everything that its references lead to.
+GET, LEAVE, RETURN, FOLLOW = 0, 1, 2, 3
+
+#: Levels of a chain of tasks at most, of which each returns references to the next, which may still run.
+CHAIN_LEVELS = 6
 
 
 class Spec(NamedTuple):
@@ -65,12 +69,37 @@ def make_spec(world: World, rng: Random, depth: int = 0) -> Spec:
                 fault)  # fmt: skip
 
 
-def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], attempt: int) -> Program:
-    """Be a user's function: returns (token, references in the result, pages of the result)."""
+def make_chain(world: World, rng: Random, levels: int) -> Spec:
+    """Draw a task whose result leads to the others, level by level."""
+    world.last_spec += 1
+    children: tuple[Any, ...] = ()
+    if levels:
+        below = [levels - 1] + [0] * rng.choice((0, 0, 1))
+        children = tuple(tuple(make_chain(world, rng, levels)) for levels in below)
+    seconds = rng.choice((0.00001, 0.0005, 0.005)) * rng.random()
+    pages = 1 if rng.random() < 0.1 else 0
+    return Spec(world.last_spec, seconds, children, RETURN, rng.choice((-1, -1, -1, 0, 1)), pages, "")
+
+
+def make_follower(world: World) -> Spec:
+    """A task that waits for all that it is given references to."""
+    world.last_spec += 1
+    return Spec(world.last_spec, 0.0, (), FOLLOW, -1, 0, "")
+
+
+def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], given: list[ObjectId], attempt: int) -> Program:
+    """Be a user's function: returns (token, references in the result, pages of the result).
+
+    `given` are references in its arguments.
+    """
     number, seconds, children, mode, puts, pages, fault = spec
     returned: tuple[ObjectId, ...] = ()
     yield Want("time", seconds)
-    yield from look_at_references(worker)
+    worker.calls.look_again()
+    if mode == FOLLOW:
+        yield from follow_references(worker, given)
+    else:
+        yield from look_at_references(worker)
     if fault == "exit":
         worker.exitcode = 7
         worker.world.is_faulty = True
@@ -80,7 +109,7 @@ def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], attempt: int) 
         raise ValueError(number)
     if puts >= 0:
         returned += ((yield from worker.calls.put(mix(number, 1), (), puts)),)
-    oids = [submit_child(worker, child) for child in children]
+    oids = [submit_child(worker, child, returned) for child in children]
     tokens = []
     if mode == GET:
         for oid in oids:
@@ -101,12 +130,21 @@ def look_at_references(worker: WorkerProcess) -> Program:
                 continue
 
 
-def submit_child(worker: WorkerProcess, spec: Any) -> ObjectId:
-    """A task submits another."""
+def follow_references(worker: WorkerProcess, given: list[ObjectId]) -> Program:
+    """A task waits for all that the references lead to that it was given."""
+    for oid in given:
+        try:
+            yield from worker.calls.follow(oid)
+        except TaskFailed:
+            continue
+
+
+def submit_child(worker: WorkerProcess, spec: Any, refs: tuple[ObjectId, ...]) -> ObjectId:
+    """A task submits another, and gives it references to what it has put."""
     kinds = worker.child_kinds
     if not kinds:
         kinds.append(worker.calls.add_kind({"CPU": CPU}, retries=3))
         kinds.append(worker.calls.add_kind({"CPU": CPU // 2}, retries=0))
     worker.world.mark("child")
     kind = kinds[spec[0] % 2]
-    return worker.calls.submit(kind, spec, expected_token(spec))[0]
+    return worker.calls.submit(kind, spec, expected_token(spec), refs=refs)[0]

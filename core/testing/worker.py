@@ -33,12 +33,12 @@ class WorkerProcess(Process):
         self.has_packet = False
         self.exitcode = 0
         self.signal = 0
-        self.kinds: dict[tuple[int, int], pb.Kind] = {}
+        self.kinds: dict[tuple[int, int], list[tuple[int, int]]] = {}  # views of each over stored parts of its function
         self.child_kinds: list[Any] = []
         self.driver = object.__new__(Worker)
         self.driver.client = self.client
         self.driver.link = self.link  # type: ignore[assignment]
-        self.client.hand_over = self.driver._hand_over_late
+        self.client.on_kinds_dropped = self._forget_kinds
         claim.wake = lambda: self.wake("claim")
 
     def has_claim(self) -> bool:
@@ -62,6 +62,12 @@ class WorkerProcess(Process):
             elif self.has_packet:
                 self.world.mark("died between packet and first item")
             super().die(signal)
+
+    def orphaned(self) -> None:
+        """What is stored of its functions goes with the client that kept it, a moment before the worker does."""
+        for views in self.kinds.values():
+            while views:
+                self.values.reader.end_view(views.pop())
 
     def on_signal(self) -> None:
         """The cancel signal: raise when what is running is what is to be ended."""
@@ -98,7 +104,12 @@ class WorkerProcess(Process):
             self.has_packet = False
         self.calls.drop_all()
         self.client.flush()
-        yield from self.wait(self.driver.has_finished_children)
+        has_finished, replies = self.driver.has_finished_children, self.client.inbox.replies
+        yield from self.wait(has_finished)
+        self.link.send(Frame.LEAVING, b"")
+        yield from self.wait(lambda: Frame.LEAVING in replies and has_finished())
+        self.client.owner.bequeath(self.root)
+        yield from self.wait(has_finished)
 
     def _serve(self, packet: bytes) -> Program:
         submit = pb.Submit.FromString(packet)
@@ -118,7 +129,18 @@ class WorkerProcess(Process):
     def fetch_kind(self, owner: int, kind_id: int) -> Program:
         """Ask the node for a kind that this worker meets for the first time."""
         request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
-        self.kinds[owner, kind_id] = yield from self.calls.ask_node(Frame.GET_KIND, request, Frame.KIND)
+        spec = yield from self.calls.ask_node(Frame.GET_KIND, request, Frame.KIND)
+        if spec.function[:1] != b"\x80":
+            self.background.start()
+            self.values.open_parcel(pb.Parcel.FromString(spec.function), writable=False, pinned=False)
+        self.kinds[owner, kind_id] = self.values.reader.opened[:]
+        self.values.reader.opened.clear()
+
+    def _forget_kinds(self, dropped: pb.DropKinds) -> None:
+        for kind in dropped.ids:
+            self.world.mark("forgot a kind")
+            for view in self.kinds.pop((dropped.owner, kind)):
+                self.values.reader.end_view(view)
 
     def arguments(self, call: bytes) -> tuple[Any, list[tuple[int, int]]]:
         """Rebuild a call: its specification, and tokens and attempts of what was given beside it."""
@@ -176,6 +198,8 @@ class Part:
             yield from self._call(self.calls.popleft(), index)
             if world.rng.random() < 0.7:  # else it has kept them in a global, for the next one
                 worker.calls.drop_all()
+            if world.rng.random() < 0.1:
+                yield Want("time", 2 * ITEM_SECONDS * world.rng.random())  # the alarm may go off between two items
             index += interval.stride
             self.ended_at = world.now
             if self.calls and world.now - self.since > PART_SECONDS:
@@ -205,9 +229,11 @@ class Part:
         try:
             worker.slot.set_running(self.owner, interval.stream, index)
             worker.in_user_code = True
+            kept = len(worker.refs)
             spec, inputs = worker.arguments(call)
+            given = worker.refs[kept:]
             worker.world.begins(self.owner, interval.stream, index, interval.attempt)
-            token, refs, pages = yield from run_task(worker, spec, inputs, interval.attempt)
+            token, refs, pages = yield from run_task(worker, spec, inputs, given, interval.attempt)
             worker.in_user_code = False
             for at in range(interval.stride):
                 yield from self._encode(token, refs if at == 0 else (), pages, index + at)
@@ -267,10 +293,8 @@ class Part:
         client.flush()
         finished = pb.Finished(packet_done=is_done, packet=self.number, announced=self.announced, given_back=given_back)
         if self.contained:
-            finished.adopted.extend(worker.driver.adoptions(self.contained, self.owner))
-            for adoption in finished.adopted:
-                worker.world.mark("adoption")
-                finished.announced.extend(worker.driver.unannounced(adoption.value))
+            worker.driver.pass_on(finished, self.contained, self.owner)
+            worker.world.marks["adoption"] += len(finished.adopted)
         if count:
             finished.done.add(stream=interval.stream, first=self.first, attempt=interval.attempt,
                               stride=interval.stride, values=self.values, seconds=self.ended_at - self.since,

@@ -39,7 +39,7 @@ MOST_EVENTS = 20_000
 _UNORDERED = {Frame.KIND, Frame.KIND_REFUSED, Frame.WELCOME}
 
 #: Frames that are rare enough to be counted.
-_MARKED = {Frame.ADOPT: "adopted while pending", Frame.RETURNED: "returned surplus", Frame.OWNER_LOST: "owner lost"}
+_MARKED = {Frame.ADOPT: "passed on when settled", Frame.RETURNED: "returned surplus", Frame.OWNER_LOST: "owner lost"}
 
 
 class World:
@@ -167,9 +167,8 @@ class World:
         """What was counted here, and by the machines."""
         marks = self.marks + self.node.dispatch.counts + self.node.store.extents.ignored
         for process in self.processes.values():
-            owner = process.client.owner
-            marks += owner.counts
-            marks["poison"] += sum(kind.deaths >= POISON_DEATHS for kind in owner.kinds.values())
+            marks += process.client.owner.counts
+            marks["poison"] += sum(made.kind.deaths >= POISON_DEATHS for made in process.calls.made.values())
         return marks
 
     def fault(self, chance: float) -> bool:
@@ -222,6 +221,6 @@ class World:
                     client.owner.cancel_array(array, kill_after=None)
             for seq, entry in list(client.owner.refs.owned.items()):
                 kind = getattr(entry, "kind", None)
-                if kind is not None and client.kind_binding[kind.id] == binding:
+                if kind is not None and client.kind_binding.get(kind.id) == binding:
                     client.owner.cancel(seq)
         client.flush()

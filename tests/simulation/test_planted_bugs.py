@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from outboard.scheduler import arrays, claims, extents, leases, losses, plain, queues, references, resources, settling
+from outboard import inbox, node, worker
+from outboard.scheduler import (
+    arrays,
+    claims,
+    extents,
+    leases,
+    losses,
+    plain,
+    queues,
+    references,
+    resources,
+    settling,
+)
 from outboard.scheduler.claims import Fate
 from outboard.scheduler.kinds import Kind as OwnersKind
 from outboard.scheduler.outcomes import LostCause
@@ -145,7 +157,7 @@ def retry_items_in_the_same_attempt(patch: pytest.MonkeyPatch) -> None:
 
 
 def free_before_the_borrower_has_released(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(references.References, "on_borrowed", lambda self, oid, borrower: True)
+    patch.setattr(references.References, "on_borrowed", nothing)
 
 
 def never_forget_dead_borrowers(patch: pytest.MonkeyPatch) -> None:
@@ -165,6 +177,40 @@ def never_let_go_of_inputs(patch: pytest.MonkeyPatch) -> None:
         task.call = None
 
     patch.setattr(settling.Settling, "let_go", planted)
+
+
+def lend_without_counting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(references.References, "lend", lambda self, oids, receiver: ())
+
+
+def repeat_nothing_to_the_new_owner(patch: pytest.MonkeyPatch) -> None:
+    adopt = node.Node._adopt
+
+    def planted(self: Any, peer: Any, message: Any, heir: Any) -> None:
+        peer.words.clear()
+        adopt(self, peer, message, heir)
+
+    patch.setattr(node.Node, "_adopt", planted)
+
+
+def end_before_what_was_started_has_ended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(worker.Worker, "has_finished_children", lambda self: True)
+
+
+def never_name_the_next_heir(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(references.References, "_note_heir", nothing)
+
+
+def count_nothing_that_is_lent_by_others(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(node.Node, "_lend", nothing)
+
+
+def keep_kinds_that_were_dropped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(inbox.Inbox, "_on_drop_kinds", nothing)
+
+
+def drop_kinds_that_are_needed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OwnersKind, "is_needed", lambda self: bool(self.opened))
 
 
 PLANTS: list[Plant] = [
@@ -191,6 +237,13 @@ PLANTS: list[Plant] = [
     never_take_note_of_releases,
     hold_nothing_for_what_is_inside_values,
     never_let_go_of_inputs,
+    lend_without_counting,
+    repeat_nothing_to_the_new_owner,
+    end_before_what_was_started_has_ended,
+    never_name_the_next_heir,
+    count_nothing_that_is_lent_by_others,
+    keep_kinds_that_were_dropped,
+    drop_kinds_that_are_needed,
 ]
 
 

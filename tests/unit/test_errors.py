@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import copy
 import pickle
 import re
 from collections.abc import Iterator
@@ -123,3 +124,22 @@ def test_exits_and_sizes_for_people() -> None:
         "with signal 63",
     ]
     assert [describe_nbytes(n) for n in (5, 2048, 3 << 20, 5 << 40)] == ["5 B", "2.0 KiB", "3.0 MiB", "5120.0 GiB"]
+
+
+@pytest.mark.parametrize("cls", list(tree()))
+@pytest.mark.parametrize("message", ["", "what happened"])
+def test_repr_and_text_are_never_empty(cls: type[OutboardError], message: str) -> None:
+    for attributes in ({}, ATTRIBUTES.get(cls, {})):
+        error = cls(message, **attributes)
+        said = message or error._text()
+        assert len(said) > 10 and said in str(error)
+        assert repr(error).startswith(f"{cls.__name__}(") and repr(said)[1:-1] in repr(error)
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert (type(again), repr(again), str(again)) == (cls, repr(error), str(error))
+            assert vars(again) == vars(error)
+
+
+def test_repr_of_a_lost_worker_tells_what_is_known() -> None:
+    assert repr(WorkerLostError(pid=7, exitcode=3)) == (
+        "WorkerLostError('a task lost: worker process 7 ended with exit code 3; 1 run begun.')"
+    )

@@ -29,11 +29,13 @@ INIT_FAILED: FrameType
 KIND: FrameType
 KIND_REFUSED: FrameType
 LEASE: FrameType
+LEAVING: FrameType
 LOG: FrameType
 LOST: FrameType
 MAP: FrameType
 OWNER_LOST: FrameType
 PACKET: FrameType
+PASSED_ON: FrameType
 RECLAIM: FrameType
 REFUSAL: FrameType
 RELEASE: FrameType
@@ -54,24 +56,26 @@ WANT: FrameType
 WELCOME: FrameType
 
 class Adopt(_message.Message):
-    __slots__ = ["adopted", "announced"]
+    __slots__ = ["adopted", "announced", "heard", "lent"]
     ADOPTED_FIELD_NUMBER: _ClassVar[int]
     ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    LENT_FIELD_NUMBER: _ClassVar[int]
     adopted: _containers.RepeatedCompositeFieldContainer[Adoption]
     announced: _containers.RepeatedCompositeFieldContainer[Descriptor]
-    def __init__(self, adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ...) -> None: ...
+    heard: int
+    lent: _containers.RepeatedCompositeFieldContainer[Ref]
+    def __init__(self, adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., lent: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., heard: _Optional[int] = ...) -> None: ...
 
 class Adoption(_message.Message):
-    __slots__ = ["borrower", "pending", "ref", "value"]
-    BORROWER_FIELD_NUMBER: _ClassVar[int]
-    PENDING_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ["holdings", "ref", "value"]
+    HOLDINGS_FIELD_NUMBER: _ClassVar[int]
     REF_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
-    borrower: int
-    pending: bool
+    holdings: _containers.RepeatedCompositeFieldContainer[Holding]
     ref: Ref
     value: bytes
-    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., value: _Optional[bytes] = ..., pending: bool = ..., borrower: _Optional[int] = ...) -> None: ...
+    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., value: _Optional[bytes] = ..., holdings: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class Announce(_message.Message):
     __slots__ = ["announced"]
@@ -80,12 +84,14 @@ class Announce(_message.Message):
     def __init__(self, announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ["ref", "value"]
+    __slots__ = ["lent", "ref", "value"]
+    LENT_FIELD_NUMBER: _ClassVar[int]
     REF_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    lent: _containers.RepeatedCompositeFieldContainer[Ref]
     ref: Ref
     value: bytes
-    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., value: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., value: _Optional[bytes] = ..., lent: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ["asker", "ref"]
@@ -124,12 +130,16 @@ class BindingFailed(_message.Message):
     def __init__(self, id: _Optional[int] = ..., outcome: _Optional[bytes] = ..., death: _Optional[_Union[Death, _Mapping]] = ...) -> None: ...
 
 class Borrow(_message.Message):
-    __slots__ = ["borrower", "ref"]
+    __slots__ = ["borrower", "by", "count", "ref"]
     BORROWER_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     REF_FIELD_NUMBER: _ClassVar[int]
     borrower: int
+    by: int
+    count: int
     ref: Ref
-    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., borrower: _Optional[int] = ...) -> None: ...
+    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., borrower: _Optional[int] = ..., count: _Optional[int] = ..., by: _Optional[int] = ...) -> None: ...
 
 class Buffer(_message.Message):
     __slots__ = ["inline", "readonly", "stored"]
@@ -252,11 +262,13 @@ class Extent(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ["adopted", "announced", "done", "given_back", "packet", "packet_done", "printed", "unpinned"]
+    __slots__ = ["adopted", "announced", "done", "given_back", "heard", "lent", "packet", "packet_done", "printed", "unpinned"]
     ADOPTED_FIELD_NUMBER: _ClassVar[int]
     ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     GIVEN_BACK_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    LENT_FIELD_NUMBER: _ClassVar[int]
     PACKET_DONE_FIELD_NUMBER: _ClassVar[int]
     PACKET_FIELD_NUMBER: _ClassVar[int]
     PRINTED_FIELD_NUMBER: _ClassVar[int]
@@ -265,11 +277,13 @@ class Finished(_message.Message):
     announced: _containers.RepeatedCompositeFieldContainer[Descriptor]
     done: _containers.RepeatedCompositeFieldContainer[Done]
     given_back: int
+    heard: int
+    lent: _containers.RepeatedCompositeFieldContainer[Ref]
     packet: int
     packet_done: bool
     printed: bool
     unpinned: _containers.RepeatedCompositeFieldContainer[Ref]
-    def __init__(self, done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., unpinned: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., packet: _Optional[int] = ..., packet_done: bool = ..., printed: bool = ..., given_back: _Optional[int] = ...) -> None: ...
+    def __init__(self, done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., unpinned: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., packet: _Optional[int] = ..., packet_done: bool = ..., printed: bool = ..., given_back: _Optional[int] = ..., lent: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., heard: _Optional[int] = ...) -> None: ...
 
 class GetKind(_message.Message):
     __slots__ = ["id", "owner"]
@@ -348,6 +362,14 @@ class Holder(_message.Message):
     nbytes: int
     what: str
     def __init__(self, what: _Optional[str] = ..., nbytes: _Optional[int] = ...) -> None: ...
+
+class Holding(_message.Message):
+    __slots__ = ["count", "process"]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    process: int
+    def __init__(self, process: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class InitFailed(_message.Message):
     __slots__ = ["outcome"]
@@ -437,8 +459,9 @@ class Lease(_message.Message):
     def __init__(self, nbytes: _Optional[int] = ...) -> None: ...
 
 class Line(_message.Message):
-    __slots__ = ["binding", "function", "host", "pid", "stderr", "text", "worker"]
+    __slots__ = ["binding", "ended", "function", "host", "pid", "stderr", "text", "worker"]
     BINDING_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -446,13 +469,14 @@ class Line(_message.Message):
     TEXT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     binding: int
+    ended: bool
     function: str
     host: str
     pid: int
     stderr: bool
     text: str
     worker: int
-    def __init__(self, text: _Optional[str] = ..., stderr: bool = ..., pid: _Optional[int] = ..., worker: _Optional[int] = ..., function: _Optional[str] = ..., host: _Optional[str] = ..., binding: _Optional[int] = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., stderr: bool = ..., pid: _Optional[int] = ..., worker: _Optional[int] = ..., function: _Optional[str] = ..., host: _Optional[str] = ..., binding: _Optional[int] = ..., ended: bool = ...) -> None: ...
 
 class Log(_message.Message):
     __slots__ = ["dropped", "lines"]
@@ -547,6 +571,14 @@ class Parcel(_message.Message):
     stored: Descriptor
     stream: bytes
     def __init__(self, stream: _Optional[bytes] = ..., stored: _Optional[_Union[Descriptor, _Mapping]] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., refs: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., inputs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class PassedOn(_message.Message):
+    __slots__ = ["refs", "refused"]
+    REFS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    refs: _containers.RepeatedCompositeFieldContainer[Ref]
+    refused: bool
+    def __init__(self, refs: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., refused: bool = ...) -> None: ...
 
 class Peer(_message.Message):
     __slots__ = ["incarnation", "ref"]

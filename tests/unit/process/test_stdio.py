@@ -3,18 +3,25 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from outboard.process.stdio import MAX_LINE_NBYTES, TAIL_NBYTES, LineReader
+from outboard.process import stdio
+from outboard.process.stdio import MAX_LINE, TAIL_NBYTES, LineReader
 
 
 class Pipe:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         read_end, self.write_end = os.pipe()
-        self.lines: list[str] = []
-        self.reader = LineReader(read_end, self.loop, self.lines.extend)
+        self.texts: list[str] = []
+        self.ends = 0
+        self.reader = LineReader(read_end, self.loop, self.on_text)
+
+    def on_text(self, texts: list[str], is_ended: bool) -> None:
+        self.texts += texts
+        self.ends += is_ended
 
     def write(self, data: bytes) -> None:
         os.write(self.write_end, data)
@@ -43,33 +50,73 @@ def pipe() -> Iterator[Pipe]:
 
 def test_whole_lines_are_passed_on_and_the_rest_waits(pipe: Pipe) -> None:
     pipe.write(b"one\r\ntwo\n\nhal")
-    pipe.run_until(lambda: pipe.lines)
-    assert pipe.lines == ["one", "two", ""]
+    pipe.run_until(lambda: pipe.texts)
+    assert pipe.texts == ["one\r\n", "two\n", "\n"] and pipe.reader.is_within_line
     pipe.write(b"f\n")
-    pipe.run_until(lambda: len(pipe.lines) == 4)
-    assert pipe.lines[3] == "half"
+    pipe.run_until(lambda: len(pipe.texts) == 4)
+    assert pipe.texts[3] == "half\n" and not pipe.reader.is_within_line
 
 
 def test_unfinished_line_comes_at_the_end(pipe: Pipe) -> None:
-    pipe.write(b"last wor\xffds")
+    pipe.write(b"last wor\xffds \xe2\x82")
     pipe.end()
     pipe.run_until(lambda: pipe.reader.closed)
-    assert pipe.lines == ["last wor\ufffdds"]
+    assert pipe.texts == ["last wor\ufffdds \ufffd"]
+    assert pipe.ends == 1
+
+
+def test_unfinished_line_comes_after_a_while(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "PIECE_SECONDS", 0.001)
+    pipe.write("50 \u20ac".encode()[:-1])
+    pipe.run_until(lambda: pipe.texts)
+    pipe.write("\u20ac more".encode()[2:])
+    pipe.run_until(lambda: len(pipe.texts) == 2)
+    assert pipe.texts == ["50 ", "\u20ac more"]
+    assert pipe.ends == 0 and pipe.reader.is_within_line
+
+
+def test_line_that_began_later_has_its_own_while(pipe: Pipe) -> None:
+    due: list[Any] = []
+    pipe.loop.call_later = lambda delay, callback, *args: due.append((callback, args))  # type: ignore[assignment]
+    pipe.write(b"on")
+    pipe.reader.drain()
+    pipe.write(b"e\ntwo")
+    pipe.reader.drain()
+    callback, args = due.pop()
+    callback(*args)
+    assert pipe.texts == ["one\n"]
+    callback, args = due.pop()
+    callback(*args)
+    assert pipe.texts == ["one\n", "two"]
+    assert not due
+
+
+def test_line_of_a_task_that_has_ended_ends(pipe: Pipe) -> None:
+    pipe.write(b"a")
+    pipe.reader.drain()
+    pipe.reader.pass_rest(is_ended=False)
+    pipe.reader.pass_rest(is_ended=False)
+    pipe.write(b"\xe2")  # of a character: nothing to pass on, and the line goes on
+    pipe.reader.drain()
+    assert (pipe.texts, pipe.ends, pipe.reader.is_within_line) == (["a"], 0, True)
+    pipe.reader.pass_rest(is_ended=True)
+    pipe.reader.pass_rest(is_ended=True)
+    assert (pipe.texts, pipe.ends) == (["a", ""], 1)
 
 
 def test_endless_line_comes_in_pieces(pipe: Pipe) -> None:
-    pipe.write(b"x" * (MAX_LINE_NBYTES + 10))
-    pipe.run_until(lambda: pipe.lines)
-    assert pipe.lines == ["x" * MAX_LINE_NBYTES]
+    pipe.write(b"x" * (MAX_LINE + 10))
+    pipe.run_until(lambda: pipe.texts)
+    assert pipe.texts == ["x" * (MAX_LINE + 10)] and pipe.reader.is_within_line
 
 
 def test_tail_keeps_the_last_lines(pipe: Pipe) -> None:
     pipe.write(b"short\n")
-    pipe.run_until(lambda: pipe.lines)
+    pipe.run_until(lambda: pipe.texts)
     assert pipe.reader.tail == "short\n"
     for number in range(300):
         pipe.write(b"line %d of many\n" % number)
-    pipe.run_until(lambda: len(pipe.lines) == 301)
+    pipe.run_until(lambda: len(pipe.texts) == 301)
     assert len(pipe.reader.tail) <= TAIL_NBYTES
     assert pipe.reader.tail.startswith("line ")
     assert pipe.reader.tail.endswith("line 299 of many\n")
@@ -78,7 +125,7 @@ def test_tail_keeps_the_last_lines(pipe: Pipe) -> None:
 def test_drain_takes_what_lies_in_a_pipe_that_others_hold_open(pipe: Pipe) -> None:
     pipe.write(b"before death\n")
     pipe.reader.drain()
-    assert pipe.lines == ["before death"]
+    assert pipe.texts == ["before death\n"]
     assert not pipe.reader.closed
 
 
@@ -87,4 +134,4 @@ def test_close_stops_reading_and_passes_the_rest_on(pipe: Pipe) -> None:
     pipe.reader.drain()
     pipe.reader.close()
     pipe.reader.close()
-    assert pipe.lines == ["rest"]
+    assert pipe.texts == ["rest"]

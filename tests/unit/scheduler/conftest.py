@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outboard.ids import PLAIN_STREAM, ObjectId, Span
-from outboard.scheduler.owner import Array, Kind, LostCause, Owner, Send, SendItems
+from outboard.scheduler.owner import Array, Extra, Kind, LostCause, Owner, Send, SendItems
 
 ME = 7
 VALUE = b"\x80value"
@@ -58,10 +58,20 @@ class Program:
         return index
 
     def finish(self, index: int, value: bytes = VALUE, *, attempt: int = 1, **extras: Any) -> None:
-        self.on_finished(PLAIN_STREAM, index, attempt, 1, [value], {0: extras["extra"]} if extras else None)
+        found = {0: extras["extra"]} if extras else None
+        self.count_us(found)
+        self.on_finished(PLAIN_STREAM, index, attempt, 1, [value], found)
 
     def finish_items(self, array: Array, first: int, values: list[bytes], *, attempt: int = 1, **extras: Any) -> None:
+        self.count_us(extras.get("extras"))
         self.on_finished(array.stream, first, attempt, 1, values, extras.get("extras"))
+
+    def count_us(self, extras: dict[int, Extra] | None) -> None:
+        """As the node before it passes results on: we get references to objects of our own."""
+        for extra in extras.values() if extras else ():
+            for oid in extra.contained:
+                if oid.owner == ME:
+                    self.refs.on_borrowed(oid, ME)
 
     def lose(self, index: int, cause: LostCause = LostCause.PROCESS, *, attempt: int = 1, **options: Any) -> None:
         stride = options.pop("stride", 1)

@@ -9,6 +9,7 @@ import pytest
 from outboard.ids import ObjectId, Span, item_object
 from outboard.scheduler.arrays import Array, Completed
 from outboard.scheduler.kinds import POISON_DEATHS
+from outboard.scheduler.notices import Free, Release
 from outboard.scheduler.outcomes import (
     CancelledMark,
     EncodeFailedMark,
@@ -19,7 +20,6 @@ from outboard.scheduler.outcomes import (
     RefusedMark,
 )
 from outboard.scheduler.owner import Extra, SendCancel, SendItems, Want
-from outboard.scheduler.references import Free
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -400,6 +400,5 @@ def test_extras_of_an_unwanted_result_end_what_only_they_would_have_kept(program
     program.commands()
     lose(program, array, 0)
     inner = ObjectId(5, 1)
-    program.refs.on_adopted(inner, STORED, 2)
-    program.finish_items(array, 0, [STORED], extras={0: Extra(1, (inner, ObjectId(5, 9)))})
-    assert program.take_commands() == [Free(item_object(ME, array.stream, 0), 1), Free(inner, 2)]
+    program.finish_items(array, 0, [STORED], extras={0: Extra(1, (inner,))})
+    assert program.take_commands() == [Free(item_object(ME, array.stream, 0), 1), Release(inner, None, 1)]

@@ -8,6 +8,7 @@ import pytest
 
 from outboard.ids import PLAIN_STREAM, ObjectId, Span
 from outboard.scheduler.kinds import POISON_DEATHS
+from outboard.scheduler.notices import Free
 from outboard.scheduler.outcomes import (
     CancelledMark,
     EncodeFailedMark,
@@ -26,7 +27,6 @@ from outboard.scheduler.owner import (
     Settled,
     Want,
 )
-from outboard.scheduler.references import Free
 from outboard.scheduler.states import InvalidTransition, TaskEvent, TaskState
 
 pytestmark = pytest.mark.timeout(10)

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from outboard.ids import PLAIN_STREAM, ObjectId, Span, item_object
+from outboard.scheduler.notices import Free
 from outboard.scheduler.outcomes import NodeLostMark, RefusedMark, is_failure
 from outboard.scheduler.owner import Array, Extra, Kind, LostCause, Owner, Send, SendCancel, SendItems, Settled, Want
-from outboard.scheduler.references import Free
 
 ME = 7
 VALUE, STORED, ERROR = b"\x80value", b"\x0astored", b"\x12error"
@@ -191,6 +191,8 @@ class OwnerMachine(RuleBasedStateMachine):
             older = [seq for seq in self.refs if stream or seq < index]  # no value contains itself
             inner = (ObjectId(ME, data.draw(st.sampled_from(older))),) if older else ()
             extras = {0: Extra(attempt, inner)}
+            for name in inner:
+                self.owner.refs.on_borrowed(name, ME)  # by the node, as it passes the result on
             self.came[oid, attempt] += 1
         if value == ERROR and stream == PLAIN_STREAM and self.owner.on_raised(index, attempt):
             return

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from outboard.ids import NO_EXTENT, ObjectId
+from outboard.ids import ObjectId
+from outboard.scheduler.notices import Borrow, Free, Release, Unpin
 from outboard.scheduler.outcomes import NodeLostMark, OwnerLostMark, ReleasedMark
-from outboard.scheduler.owner import Adopted, Answer, Ask, Extra, Send, Settled
-from outboard.scheduler.references import Borrow, Forward, Free, Release, ReleaseTo, Unpin
+from outboard.scheduler.owner import Answer, Ask, Extra, Send, Settled
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -32,11 +32,6 @@ def borrowed(program: Any, seq: int = 1) -> ObjectId:
     """Refer to an object of another process."""
     program.refs.hold(theirs(seq))
     assert program.take_commands() == [Borrow(theirs(seq))]
-    return theirs(seq)
-
-
-def adopted(program: Any, seq: int, value: Any = VALUE, extra: Extra | None = None, borrower: int = OTHER) -> ObjectId:
-    program.on_adopted([Adopted(theirs(seq), value, extra, borrower)])
     return theirs(seq)
 
 
@@ -68,7 +63,7 @@ def test_value_holds_what_it_contains(program: Any) -> None:
     program.refs.drop(other)
     assert not program.take_commands()
     program.drop(outer)
-    assert sorted(program.take_commands(), key=repr) == [Free(mine(inner), 0), Release(other, None)]
+    assert sorted(program.take_commands(), key=repr) == [Free(mine(inner), 0), Release(other, None, 1)]
     assert not program.refs.owned and not program.refs.foreign
 
 
@@ -96,20 +91,42 @@ def test_deep_nesting_ends_without_recursion(program: Any) -> None:
 
 def test_object_lives_while_it_is_borrowed(program: Any) -> None:
     seq = program.put(stored=0)
-    assert program.refs.on_borrowed(mine(seq), OTHER) and program.refs.on_borrowed(mine(seq), THIRD)
+    program.refs.on_borrowed(mine(seq), OTHER)
+    program.refs.on_borrowed(mine(seq), THIRD)
     program.drop(seq)
-    program.refs.on_released(mine(seq), OTHER)
     program.refs.on_released(mine(seq), OTHER)
     assert not program.take_commands()
     program.refs.on_released(mine(seq), THIRD)
     assert program.take_commands() == [Free(mine(seq), 0)]
-    assert not program.refs.on_borrowed(mine(seq), OTHER)
+    program.refs.on_borrowed(mine(seq), OTHER)
+    assert not program.refs.owned, "a word that comes too late changes nothing"
 
 
-def test_release_of_what_was_never_borrowed_changes_nothing(program: Any) -> None:
-    seq = program.put()
-    program.refs.on_released(mine(seq), OTHER)
+def test_borrower_is_counted_as_often_as_it_was_told_of(program: Any) -> None:
+    seq = program.put(stored=0)
+    assert program.refs.lend((mine(seq), mine(seq)), OTHER) == ()
+    program.refs.on_borrowed(mine(seq), OTHER)
+    program.drop(seq)
+    program.refs.on_released(mine(seq), OTHER, 1)
+    assert not program.take_commands()
+    program.refs.on_released(mine(seq), OTHER, 2)
+    assert program.take_commands() == [Free(mine(seq), 0)]
+
+
+def test_release_may_overtake_what_it_takes_back(program: Any) -> None:
+    seq = program.put(stored=0)
+    program.refs.on_released(mine(seq), OTHER, 2)
+    program.drop(seq)
+    program.refs.on_borrowed(mine(seq), OTHER)
     assert seq in program.refs.owned
+    program.refs.on_borrowed(mine(seq), OTHER)
+    assert program.take_commands() == [Free(mine(seq), 0)]
+
+
+def test_references_of_others_are_counted_by_their_owners(program: Any) -> None:
+    oid, seq = borrowed(program), program.put()
+    assert program.refs.lend((oid, mine(seq)), THIRD) == (oid,)
+    assert program.refs.owned[seq].borrowers == {THIRD: 1} and program.refs.foreign[oid].borrowers is None
 
 
 def test_task_that_is_borrowed_before_it_has_finished(program: Any) -> None:
@@ -124,8 +141,7 @@ def test_task_that_is_borrowed_before_it_has_finished(program: Any) -> None:
 
 def test_borrower_that_dies_gives_back_everything_and_gets_no_answer(program: Any) -> None:
     kept, gone, index = program.put(), program.put(stored=0), program.sent()
-    other = adopted(program, 1, STORED, Extra(2, ()), borrower=OTHER)
-    for seq in (kept, gone):
+    for seq in (kept, gone, gone):
         program.refs.on_borrowed(mine(seq), OTHER)
     program.refs.on_borrowed(mine(kept), THIRD)
     program.on_asked(mine(index), OTHER)
@@ -133,9 +149,9 @@ def test_borrower_that_dies_gives_back_everything_and_gets_no_answer(program: An
     program.drop(kept, gone)
     program.take_commands()
     program.refs.on_borrower_died(OTHER)
-    assert program.take_commands() == [Free(mine(gone), 0), Free(other, 2)] and set(program.refs.owned) == {kept, index}
+    assert program.take_commands() == [Free(mine(gone), 0)] and set(program.refs.owned) == {kept, index}
     program.finish(index)
-    assert program.take_commands() == [Answer(mine(index), VALUE, THIRD)]
+    assert program.take_commands() == [Answer(mine(index), VALUE, THIRD, ())]
     program.refs.on_borrower_died(THIRD)
     assert set(program.refs.owned) == {index}
 
@@ -146,10 +162,18 @@ def test_borrowers_are_answered_now_or_when_the_value_is_there(program: Any) -> 
     program.on_asked(mine(there), OTHER)
     program.on_asked(mine(99), OTHER)
     first, gone = program.take_commands()
-    assert first == Answer(mine(there), VALUE, OTHER)
+    assert first == Answer(mine(there), VALUE, OTHER, ())
     assert (gone.oid, gone.asker) == (mine(99), OTHER) and isinstance(gone.value, ReleasedMark)
     program.finish(index, ERROR)
-    assert program.take_commands() == [Answer(mine(index), ERROR, OTHER)]
+    assert program.take_commands() == [Answer(mine(index), ERROR, OTHER, ())]
+
+
+def test_answer_lends_what_the_value_contains(program: Any) -> None:
+    other, inner = borrowed(program), program.put()
+    outer = program.put(contained=(mine(inner), other))
+    program.on_asked(mine(outer), THIRD)
+    assert program.take_commands() == [Answer(mine(outer), VALUE, THIRD, (other,))]
+    assert program.refs.owned[inner].borrowers == {THIRD: 1}
 
 
 # -- borrowed objects -------------------------------------------------------------------------------------------------
@@ -161,7 +185,7 @@ def test_first_reference_borrows_and_the_last_one_releases(program: Any) -> None
     program.refs.drop(oid)
     assert not program.take_commands()
     program.refs.drop(oid)
-    assert program.take_commands() == [Release(oid, None)] and not program.refs.foreign
+    assert program.take_commands() == [Release(oid, None, 1)] and not program.refs.foreign
 
 
 def test_value_of_a_borrowed_object_is_asked_for_once(program: Any) -> None:
@@ -175,15 +199,36 @@ def test_value_of_a_borrowed_object_is_asked_for_once(program: Any) -> None:
     program.ask(oid)
     assert program.take_commands() == [Settled(oid, program.refs.foreign[oid])]
     program.refs.drop(oid)
-    assert program.take_commands() == [Release(oid, None)]
+    assert program.take_commands() == [Release(oid, None, 1)]
 
 
 def test_release_gives_back_the_pin_that_came_with_the_answer(program: Any) -> None:
     oid, inner = borrowed(program), program.put()
+    program.refs.on_borrowed(mine(inner), ME)  # by the node, as it passed the answer on
     program.on_answered(oid, STORED, Extra(3, (mine(inner),)))
     program.drop(inner)
     program.refs.drop(oid)
-    assert program.take_commands() == [Release(oid, 3)] and not program.refs.owned
+    assert program.take_commands() == [Release(oid, 3, 1)] and not program.refs.owned
+
+
+def test_each_reference_in_a_value_that_comes_is_given_back(program: Any) -> None:
+    index, oid = program.sent(), theirs(1)
+    program.finish(index, STORED, extra=Extra(None, (oid, oid)))
+    program.refs.hold(oid)
+    assert program.take_commands() == [], "its owner was told before the value came"
+    program.drop(index)
+    program.refs.drop(oid)
+    assert program.take_commands() == [Release(oid, None, 2)]
+
+
+def test_references_in_a_value_that_nobody_wants_are_given_back(program: Any) -> None:
+    index, mine_too = program.sent(), program.put()
+    program.cancel(index)
+    program.take_commands()
+    program.finish(index, STORED, extra=Extra(None, (theirs(1), mine(mine_too))))
+    program.on_answered(theirs(9), STORED, Extra(None, (theirs(2),)))
+    assert program.take_commands() == [Release(theirs(1), None, 1), Release(theirs(2), None, 1)]
+    assert program.refs.owned[mine_too].borrowers is None
 
 
 def test_answer_that_nobody_waits_for_gives_its_pin_back(program: Any) -> None:
@@ -204,7 +249,7 @@ def test_task_waits_for_a_borrowed_input(program: Any, value: bytes) -> None:
     if value == VALUE:
         assert isinstance(program.commands()[0], Send)
         program.finish(index)
-    assert program.value(index) == value and program.take_commands() == [Release(theirs(1), None)]
+    assert program.value(index) == value and program.take_commands() == [Release(theirs(1), None, 1)]
 
 
 def test_what_a_lost_owner_had_not_answered_is_asked_again_for_it_may_have_passed_on(program: Any) -> None:
@@ -213,20 +258,12 @@ def test_what_a_lost_owner_had_not_answered_is_asked_again_for_it_may_have_passe
     program.refs.hold(other)
     index = program.owner.submit(program.kind, b"call", (second,))
     program.commands()
-    program.on_owner_lost(OTHER, LOST)
+    program.on_owner_lost(OTHER)
     foreign = program.refs.foreign
     assert program.commands() == [Ask(second)]
     assert (foreign[first].value, foreign[second].value, foreign[other].value) == (VALUE, None, None)
     program.owner.on_object_lost(second, LOST)
     assert program.value(index) == LOST
-
-
-def test_lost_owner_fails_what_it_had_handed_over_unfinished(program: Any) -> None:
-    oid = theirs(1)
-    program.owner.on_adopted([Adopted(oid, None, None, 0)])
-    program.refs.hold(oid)
-    program.on_owner_lost(OTHER, LOST)
-    assert program.refs.foreign[oid].value == LOST
 
 
 def test_lost_node_fails_borrowed_objects(program: Any) -> None:
@@ -239,133 +276,3 @@ def test_lost_node_fails_borrowed_objects(program: Any) -> None:
     for oid in (small, stored, missing):
         program.refs.drop(oid)
     assert {command.version for command in program.take_commands()} == {None}
-
-
-# -- objects that pass to another owner -------------------------------------------------------------------------------
-
-
-def test_adopted_object_is_freed_when_neither_we_nor_its_borrower_refer_to_it(program: Any) -> None:
-    oid = adopted(program, 1, STORED, Extra(2, ()))
-    program.refs.hold(oid)
-    program.refs.on_released(oid, OTHER)
-    assert not program.take_commands()
-    program.refs.drop(oid)
-    assert program.take_commands() == [Free(oid, 2)] and not program.refs.foreign
-
-
-def test_node_hears_of_the_end_of_an_adopted_object_that_is_not_stored(program: Any) -> None:
-    oid = adopted(program, 1)
-    program.refs.on_released(oid, OTHER)
-    assert program.take_commands() == [Free(oid, NO_EXTENT)]
-
-
-def test_adopted_object_waits_for_the_result_that_it_came_with(program: Any) -> None:
-    index = program.sent()
-    oid = adopted(program, 1, borrower=0)
-    assert oid in program.refs.foreign
-    program.finish(index, STORED, extra=Extra(None, (oid,)))
-    assert not program.take_commands()
-    program.drop(index)
-    assert program.take_commands() == [Free(oid, NO_EXTENT)]
-
-
-def test_adopted_object_ends_with_an_unwanted_result(program: Any) -> None:
-    index = program.sent()
-    program.cancel(index)
-    program.take_commands()
-    oid = adopted(program, 1, borrower=0)
-    program.finish(index, STORED, extra=Extra(None, (oid, theirs(99))))
-    assert program.take_commands() == [Free(oid, NO_EXTENT)]
-
-
-def test_pending_object_is_adopted_first_and_gets_its_value_later(program: Any) -> None:
-    oid = adopted(program, 1, None)
-    program.refs.hold(oid)
-    index = program.submit()
-    waiting = program.owner.submit(program.kind, b"call", (oid,))
-    program.ask(oid)
-    assert all(isinstance(command, Send) for command in program.commands())
-    program.refs.drop(oid)
-    adopted(program, 1, ERROR)
-    assert program.value(waiting) == ERROR and program.value(index) is None
-    program.refs.on_released(oid, OTHER)
-    assert program.take_commands() == [Free(oid, NO_EXTENT)]
-
-
-def test_pending_object_that_nobody_refers_to_ends_with_its_value(program: Any) -> None:
-    oid = adopted(program, 1, None)
-    program.refs.on_released(oid, OTHER)
-    assert oid in program.refs.foreign
-    adopted(program, 1, STORED, Extra(1, ()), borrower=0)
-    assert program.take_commands() == [Free(oid, 1)]
-
-
-def test_objects_adopted_together_may_contain_each_other_in_any_order(program: Any) -> None:
-    outer, inner = theirs(1), theirs(2)
-    index = program.sent()
-    program.on_adopted([Adopted(outer, STORED, Extra(None, (inner,)), OTHER), Adopted(inner, VALUE, None, OTHER)])
-    assert not program.take_commands(), "nothing is borrowed"
-    program.finish(index, STORED, extra=Extra(None, (outer,)))
-    for oid in (outer, inner):
-        program.refs.on_released(oid, OTHER)
-    program.drop(index)
-    assert program.take_commands() == [Free(outer, NO_EXTENT), Free(inner, NO_EXTENT)]
-
-
-def test_object_adopted_with_several_borrowers_waits_for_all_of_them(program: Any) -> None:
-    oid = theirs(1)
-    program.on_adopted([Adopted(oid, VALUE, None, OTHER), Adopted(oid, None, None, THIRD)])
-    assert program.refs.foreign[oid].borrowers == {OTHER, THIRD} and not program.refs.foreign[oid].pending
-    program.refs.on_released(oid, OTHER)
-    assert not program.take_commands()
-    program.refs.on_released(oid, THIRD)
-    assert program.take_commands() == [Free(oid, NO_EXTENT)]
-
-
-def test_borrowed_object_that_passes_to_us_gives_back_its_pin_too(program: Any) -> None:
-    oid = borrowed(program)
-    program.ask(oid)
-    program.on_answered(oid, STORED, Extra(1, ()))
-    program.take_commands()
-    adopted(program, 1, STORED, Extra(1, ()), borrower=0)
-    assert program.refs.on_borrowed(oid, ME), "a word of ours from before that comes back to us"
-    program.refs.drop(oid)
-    assert program.take_commands() == [Unpin(oid, 1), Free(oid, 1)]
-
-
-def test_nothing_passes_when_a_task_of_our_own_has_run_here(program: Any) -> None:
-    seq = program.put()
-    program.on_adopted([Adopted(mine(seq), None, None, ME)])
-    assert not program.refs.foreign
-
-
-def test_object_that_passed_on_lives_here_while_we_refer_to_it(program: Any) -> None:
-    seq = program.put(stored=0)
-    entry = program.refs.owned[seq]
-    program.refs.on_borrowed(mine(seq), THIRD)
-    entry.handed_to = OTHER
-    program.drop(seq)
-    assert program.take_commands() == [ReleaseTo(mine(seq), OTHER)] and not program.refs.owned
-
-
-def test_object_that_passed_on_and_ended_here_comes_back_as_anothers(program: Any) -> None:
-    seq = program.put()
-    program.refs.owned[seq].handed_to = OTHER
-    program.drop(seq)
-    assert program.take_commands() == [ReleaseTo(mine(seq), OTHER)]
-    index = program.owner.submit(program.kind, b"call", (mine(seq),))
-    assert program.take_commands() == [Borrow(mine(seq)), Ask(mine(seq))]
-    program.on_answered(mine(seq), VALUE, None)
-    assert isinstance(program.commands()[0], Send)
-    program.finish(index)
-    assert program.take_commands() == [Release(mine(seq), None)] and not program.refs.foreign
-
-
-def test_borrowers_of_an_object_that_passed_on_are_forwarded_to_who_has_it(program: Any) -> None:
-    seq = program.put()
-    program.refs.owned[seq].handed_to = OTHER
-    assert program.refs.on_borrowed(mine(seq), THIRD)
-    program.refs.on_released(mine(seq), THIRD)
-    assert program.take_commands() == [Forward(mine(seq), THIRD, OTHER, False), Forward(mine(seq), THIRD, OTHER, True)]
-    program.on_asked(mine(seq), THIRD)
-    assert program.take_commands() == [Answer(mine(seq), VALUE, THIRD)]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from outboard.ids import NO_EXTENT, PLAIN_STREAM, ObjectId, item_object
+from outboard.ids import PLAIN_STREAM, item_object
 from outboard.ids import RESOURCE_UNIT as UNIT
 from outboard.scheduler.commands import KindSpec, SendPacket, StartWorker, StopWorker
 from outboard.scheduler.dispatch import Dispatch
 from outboard.scheduler.intervals import Interval
+from outboard.scheduler.notices import Free
 from outboard.scheduler.outcomes import LostCause
-from outboard.scheduler.owner import Adopted, Extra, Want
-from outboard.scheduler.references import Free
+from outboard.scheduler.owner import Extra, Want
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -73,13 +73,3 @@ def test_refused_kind_waits_for_nothing_any_more(program: Any) -> None:
     assert Want(kind, 1) in program.commands()
     program.on_refused(kind.id, "refused")
     assert program.commands() == [Want(kind, 0)] and kind.wanted == 0
-
-
-def test_node_is_told_of_the_end_of_an_adopted_object_that_lies_in_no_extent(program: Any) -> None:
-    oid = ObjectId(OTHER, 1)
-    program.on_adopted([Adopted(oid, None, None, 0)])
-    program.refs.hold(oid)
-    program.on_adopted([Adopted(oid, VALUE, None, 0)])
-    program.take_commands()
-    program.refs.drop(oid)
-    assert program.take_commands() == [Free(oid, NO_EXTENT)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
 import math
 import sys
 import textwrap
+import traceback
 import types
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -255,3 +258,65 @@ def test_name_missing_in_the_origin_is_an_error_that_says_so(worker: Process) ->
 def test_adopted_main_is_empty(worker: Process) -> None:
     assert set(vars(worker.main)) <= set(vars(types.ModuleType("x"))) | {"__builtins__", "__file__"}
     assert worker.eval("__file__") == "script.py"
+
+
+CELL = """\
+class C:
+    def method(self):
+        return [1 / 0 for _ in range(1)]
+def outer():
+    def inner():
+        return C().method()
+    return inner()
+"""
+
+
+def compiled_there(name: str, *, source: str = CELL) -> Process:
+    client = Process()
+    with client.running() as names:
+        exec(compile(source, name, "exec"), names)
+    return client
+
+
+def failure(worker: Process, pickled: Pickled) -> str:
+    with pytest.raises(ZeroDivisionError) as caught:
+        worker.call(pickled)
+    return "".join(traceback.format_exception(caught.value))
+
+
+def test_traceback_names_the_file_where_the_code_was_written(worker: Process, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(CELL)
+    text = failure(worker, compiled_there(str(path)).dumps("outer"))
+    for line, name in ((7, "outer"), (6, "inner"), (3, "method")):
+        assert f'File "{path}", line {line}, in {name}\n    {CELL.splitlines()[line - 1].strip()}\n' in text
+
+
+def test_text_that_lies_in_no_file_travels_with_the_code(worker: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "<cell 3>"
+    client = compiled_there(name)
+    with monkeypatch.context() as patch:
+        patch.setitem(linecache.cache, name, (len(CELL), None, CELL.splitlines(True), name))
+        pickled = client.dumps("outer")
+    assert 'File "<cell 3>", line 6, in inner\n    return C().method()\n' in failure(worker, pickled)
+    del linecache.cache[name]
+
+
+def test_text_that_is_here_is_not_replaced_by_what_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "<cell 4>"
+    client = compiled_there(name)
+    monkeypatch.setitem(linecache.cache, name, (len(CELL), None, CELL.splitlines(True), name))
+    client.run("local = (lambda: outer.__code__.co_consts)()")
+    pickled = client.dumps("local")
+    now = (1, None, ["redefined"], name)
+    monkeypatch.setitem(linecache.cache, name, now)
+    client.load(pickled)
+    assert linecache.cache[name] == now
+
+
+def test_equal_code_gives_equal_bytes(worker: Process) -> None:
+    client = compiled_there("<cell 5>")
+    first = client.dumps("outer").stream
+    client.run("outer.__code__ = outer.__code__.replace(co_filename=''.join(['<cell', ' 5>']))")
+    client.exchange.known.clear()
+    assert client.dumps("outer").stream == first

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import weakref
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ import pytest
 
 from outboard.store import memory
 
-NBYTES = 16 * memory.PAGE
+NBYTES = 16 * mmap.PAGESIZE
 
 private_views = pytest.mark.skipif(not memory.PRIVATE_VIEWS, reason="no private views on this system")
 
@@ -64,7 +65,7 @@ def test_private_pages_keep_their_bytes_until_dropped(fd: int) -> None:
     memory.write_at(fd, 0, [b"new"])
     assert view[0] == 7
     assert os.pread(fd, 1, 0) == b"n"
-    memory.drop_private_pages(mapping, 0, memory.PAGE)
+    memory.drop_private_pages(mapping, 0, mmap.PAGESIZE)
     assert bytes(view[:3]) == b"new"
 
 
@@ -97,9 +98,9 @@ def test_equal_compares_bytes_of_any_buffer(other: object) -> None:
 
 def test_populate_and_release_change_no_bytes_in_use(fd: int) -> None:
     memory.write_at(fd, 0, [b"abc"])
-    memory.write_at(fd, memory.PAGE, [b"def"])
+    memory.write_at(fd, mmap.PAGESIZE, [b"def"])
     mapping = memory.Mapping(fd, NBYTES, writable=True)
     memory.populate(mapping, 0, NBYTES)
-    if memory.release(fd, 0, memory.PAGE):
+    if memory.release(fd, 0, mmap.PAGESIZE):
         assert os.pread(fd, 3, 0) == bytes(3)
-    assert os.pread(fd, 3, memory.PAGE) == b"def"
+    assert os.pread(fd, 3, mmap.PAGESIZE) == b"def"

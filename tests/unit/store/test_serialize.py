@@ -82,23 +82,6 @@ def test_torch_tensors_leave_the_stream() -> None:
         assert torch.equal(loads(*pickled[:2])[0], tensor)
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray])
-def test_large_bytes_among_arguments_travel_as_buffers(kind: type) -> None:
-    value = kind(b"ab" * BUFFER_MIN)
-    call = serialize.wrap_large_bytes((1, value), {"k": value, "n": 2})
-    pickled = dumps(call)
-    assert [buffer.raw().nbytes for buffer in pickled.buffers] == [len(value)] * 2
-    (one, first), kwargs = copied(call)
-    assert (one, first, kwargs) == (1, value, {"k": value, "n": 2})
-    assert type(first) is kind and type(kwargs["k"]) is kind
-
-
-def test_arguments_without_large_bytes_stay_as_they_are() -> None:
-    args, kwargs = (b"small", 1), {"a": "b"}
-    assert serialize.wrap_large_bytes(args, kwargs)[0] is args
-    assert serialize.wrap_large_bytes(args, kwargs)[1] is kwargs
-
-
 def test_references_are_collected_once_also_when_pickled_twice() -> None:
     oid = ObjectId(3, 4)
     reference = Reference(oid)
