@@ -233,6 +233,10 @@ class Settings:
         log_prefix: begin each line that a task prints with function, machine and process; None (unset) does so for
             plain tasks and leaves the lines of Pools as they are, since their users expect plain output.
         start_timeout: seconds an embedded cluster may take to answer. It takes about 0.1; a loaded machine needs more.
+        folder: where the head of a cluster keeps token, state and logs; None for ``~/.local/state/outboard``.
+        token_file: file with the cluster's token; None for the one in ``folder``.
+        tls_cert, tls_key, tls_ca: PEM files: own certificate chain and key, and the authority of the others.
+        insecure: allow plain text beyond this machine: whoever reads the network can then run code in the cluster.
     """
 
     address: str | None = _setting(None, str)
@@ -242,6 +246,12 @@ class Settings:
     store_memory: int | float = _setting(0.3, parse_store_memory)
     log_prefix: bool | None = _setting(None, parse_flag)
     start_timeout: float = _setting(30.0, parse_seconds)
+    folder: str | None = _setting(None, str)
+    token_file: str | None = _setting(None, str)
+    tls_cert: str | None = _setting(None, str)
+    tls_key: str | None = _setting(None, str)
+    tls_ca: str | None = _setting(None, str)
+    insecure: bool = _setting(False, parse_flag)
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **explicit: Any) -> Settings:

@@ -141,9 +141,9 @@ async def ask_status(address: str, security: Security, timeout: float) -> pb.Clu
     return pb.ClusterStatus.FromString(await _ask(address, security, "Status", pb.StatusRequest(), timeout))
 
 
-async def ask_stop(address: str, security: Security, request: pb.StopRequest, timeout: float) -> None:
-    """Ask the head to end the cluster; errors as those of `attend`."""
-    await _ask(address, security, "Stop", request, timeout)
+async def ask_stop(address: str, security: Security, request: pb.StopRequest, timeout: float) -> pb.StopReply:
+    """Ask the head to end the cluster and wait until its nodes have left; errors as those of `attend`."""
+    return pb.StopReply.FromString(await _ask(address, security, "Stop", request, timeout))
 
 
 async def _ask(address: str, security: Security, rpc: str, request: Any, timeout: float) -> bytes:
@@ -157,14 +157,15 @@ class HeadService:
     """The head's side.
 
     ``on_node(link)`` gets each node's stream, whose registration is ``link.first``, sets its callbacks and returns the
-    Registered to answer; it may raise one of our errors to refuse. ``on_status`` and ``on_stop`` answer the questions.
+    Registered to answer; it may raise one of our errors to refuse. It is cancelled when the node hangs up meanwhile;
+    what it queues on the link follows its answer. ``on_status`` and ``on_stop`` answer the questions.
     """
 
     def __init__(
         self,
-        on_node: Callable[[HeadEnd], pb.Registered],
+        on_node: Callable[[HeadEnd], Awaitable[pb.Registered]],
         on_status: Callable[[], Awaitable[pb.ClusterStatus]],
-        on_stop: Callable[[pb.StopRequest], Awaitable[None]],
+        on_stop: Callable[[pb.StopRequest], Awaitable[pb.StopReply]],
     ) -> None:
         self._on_node = on_node
         self._on_status = on_status
@@ -176,7 +177,7 @@ class HeadService:
         async with refusing(context):
             await admit(context)
             link: HeadEnd = AttendLink(context, context.peer(), pb.Report, await self._await_registration(context))
-            registered = self._on_node(link)
+            registered = await self._on_node(link)
             await link._duplex.run(link._fail, pb.Note(registered=registered).SerializeToString())
 
     async def _await_registration(self, context: Any) -> pb.Registration:
@@ -203,8 +204,8 @@ class HeadService:
 
     async def _stop(self, request: bytes, context: Any) -> bytes:
         async with refusing(context):
-            await self._on_stop(parse(pb.StopRequest, request, MAX_REQUEST_NBYTES))
-            return bytes(pb.StopReply().SerializeToString())
+            reply = await self._on_stop(parse(pb.StopRequest, request, MAX_REQUEST_NBYTES))
+            return bytes(reply.SerializeToString())
 
 
 def _unheard(*_: object) -> None:

@@ -76,7 +76,7 @@ class World:
             raise ObjectLostError("no copy here")
         yield memoryview(self.objects[object_id])
 
-    def on_node(self, link: HeadEnd) -> pb.Registered:
+    async def on_node(self, link: HeadEnd) -> pb.Registered:
         self.calls.append("node")
         if self.refusal is not None:
             raise self.refusal
@@ -88,8 +88,9 @@ class World:
         self.calls.append("status")
         return pb.ClusterStatus(cluster="test")
 
-    async def on_stop(self, request: pb.StopRequest) -> None:
+    async def on_stop(self, request: pb.StopRequest) -> pb.StopReply:
         self.calls.append("stop force" if request.force else "stop")
+        return pb.StopReply(left=2)
 
     async def dial(self, inbox: Inbox, **changes: Any) -> PeerLink:
         """Dial this server as a node."""

@@ -125,7 +125,7 @@ def test_status_and_stop(aio: AioLoop) -> None:
         world = World()
         async with world.serving():
             assert (await ask_status(world.address, world.security, 5.0)).cluster == "test"
-            await ask_stop(world.address, world.security, pb.StopRequest(force=True), 5.0)
+            assert (await ask_stop(world.address, world.security, pb.StopRequest(force=True), 5.0)).left == 2
             assert world.calls == ["status", "stop force"]
         with pytest.raises(TransportError, match=world.address):
             await ask_status(world.address, world.security, 5.0)
