@@ -112,6 +112,11 @@ class Background:
         """Whether the thread has been started and not stopped."""
         return self._thread is not None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the thread that asks."""
+        return self._thread is threading.current_thread()
+
     def stop(self, *, for_good: bool = False) -> None:
         """End the thread and wait for it (never called by itself); `start` does nothing afterwards when `for_good`."""
         with self._changing:

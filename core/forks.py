@@ -59,7 +59,7 @@ def _before_fork() -> None:
     """Stop our threads (a fork with threads is a hazard, and Python 3.12 warns of it) and take our locks."""
     for engine in _live():
         background = engine.client.background
-        if background.running and threading.current_thread() is not background._thread:
+        if background.running and not background.is_current:
             background.stop()
             _to_restart.append(engine)
         elif engine.client.owner.refs.owned:
@@ -86,7 +86,7 @@ def _after_fork_in_child() -> None:
         engine.client.after_fork_in_child()
     _to_restart.clear()
     _engines.clear()
-    shield.__init__()  # type: ignore[misc]
+    shield.reset()
 
 
 def _restart() -> None:

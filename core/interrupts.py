@@ -31,26 +31,21 @@ _OPEN = _call.__code__
 class Shield:
     """Reentrant; only the main thread is affected, since only it runs signal handlers."""
 
-    __slots__ = ("_depth", "_installed", "_opened_at", "_pending")
+    __slots__ = ("_depth", "_opened_at", "_pending")
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every shield and interrupt: in a forked child none of them is going on."""
         self._depth = 0
         self._opened_at = 0  # depth at which the innermost `open` was called
         self._pending: type[BaseException] | None = None
-        self._installed = False
 
     def install(self) -> None:
         """Take over SIGINT from Python's default handler; does nothing for other handlers and threads."""
         if threading.get_ident() == _MAIN and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._handle)
-            self._installed = True
-
-    def uninstall(self) -> None:
-        """Give SIGINT back, unless the program has changed it meanwhile."""
-        if self._installed and threading.get_ident() == _MAIN:
-            self._installed = False
-            if signal.getsignal(signal.SIGINT) == self._handle:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         self.interrupt(frame, KeyboardInterrupt)

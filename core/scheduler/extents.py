@@ -177,19 +177,6 @@ class Extents:
                 del self._pins[process]
         self._unpin(key, 1)
 
-    def on_forked(self, process: int, heir: int) -> None:
-        """Pin for ``heir``, which stands for all descendants of a fork, what ``process`` has pinned now.
-
-        The end of those descendants is told by ``on_process_died(heir)``.
-        """
-        held = self._pins.get(process)
-        if not held:
-            return
-        inherited = self._pins.setdefault(heir, {})
-        for key, count in held.items():
-            inherited[key] = inherited.get(key, 0) + count
-            self._entries[key].pins += count
-
     def on_given_back(self, writer: int, segment: int) -> None:
         """A writer has parted with a segment in which it has nothing."""
         home = self._segments.get(segment)

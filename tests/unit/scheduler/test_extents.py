@@ -95,8 +95,7 @@ def test_dead_reader_loses_its_pins(table: Extents) -> None:
 def test_descendants_of_a_fork_keep_what_was_pinned(table: Extents) -> None:
     announce(table)
     table.pin(OID, 0, READER)
-    table.on_forked(READER, 301)
-    table.on_forked(999, 302)
+    table.pin(OID, 0, 301)  # an heir, which stands for all descendants
     table.unpin(OID, 0, READER)
     table.on_freed(OWNER, 1, 0)
     assert table.take_commands() == []
@@ -251,10 +250,10 @@ class ExtentsWalk(RuleBasedStateMachine):
     def fork(self, process: int) -> None:
         if process + 4 in self.dead:
             return
-        self.table.on_forked(process, process + 4)
         for (key, each), count in list(self.pins.items()):
             if each == process:
-                self.pins[key, process + 4] += count
+                pinned = [self.table.pin(ObjectId(*key), 0, process + 4) for _ in range(count)]
+                self.pins[key, process + 4] += sum(pinned)
 
     @rule(process=st.integers(1, 8))
     def die(self, process: int) -> None:
