@@ -22,7 +22,7 @@ help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(firstword $(MAKEFILE_LIST)) | awk -F': ' '{printf "%-22s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit("Outboard needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import sys; sys.exit("Outboard needs Python 3.11 or later: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/$(PIP) -e '.[dev]'
 	@touch $@
@@ -85,7 +85,7 @@ bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools
 	$(BIN)/python -m benchmarks --out build/bench.json $(ARGS)
 
 bench-parts: $(READY)  ## what each process and part costs of one call
-	@for part in client node worker codec pickles link loop owner dispatch segments; do $(BIN)/python -m benchmarks.parts.$$part; done
+	@for part in client node worker codec pickles link loop owner dispatch segments; do $(BIN)/python -m benchmarks.parts.$$part || exit 1; done
 
 simulate: $(READY)  ## drive the machines through seeds of faults (SEEDS=200)
 	$(BIN)/python -m outboard.testing.simulate --seeds $(SEEDS)

@@ -11,6 +11,9 @@ from .errors import ShutdownError
 from .options import Settings, TaskOptions
 from .refs import ObjectRef, describe_value
 
+#: Of code objects of ``async def`` (as in `inspect`, which takes long to import).
+_ASYNC_FLAGS = 0x80 | 0x200
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -148,6 +151,8 @@ def _make_remote(function: Any, options: dict[str, Any]) -> Any:
         from .actors import RemoteClass, actor_options
 
         return RemoteClass(function, actor_options(options))
+    if getattr(getattr(function, "__code__", None), "co_flags", 0) & _ASYNC_FLAGS:
+        raise TypeError(f"{function.__qualname__} is async: only plain functions can be made remote so far")
     if not callable(function):
         raise TypeError(f"remote() takes a function or a class, not {describe_value(function)}")
     return RemoteFunction(function, TaskOptions().merged(**options))

@@ -1,7 +1,7 @@
 """The client's background thread: reads the link when nobody else does, and sends what nobody waits for.
 
 A thread that waits for a result reads the link itself, which saves two thread switches a task. So this thread must not
-fight it for the bytes. It is in one of three states:
+fight it for the bytes. It watches a worker's alarm too. It is in one of three states:
 
 - ARMED: nobody waits; it blocks in poll on the link and its wake-up pipe. An idle client rests here without any CPU.
 - LULL: somebody waited a moment ago; it blocks on its wake-up pipe alone and looks again after `LULL_SECONDS`, so a
@@ -76,10 +76,12 @@ class Background:
     """Owns the thread. `serve()` reads and handles what the link has; `flush()` sends what is due.
 
     `serve` returns False when the link has ended; the thread ends then. `is_reading()`: whether a waiter has the link.
+    `on_broken(error)`: one of these has raised, and the thread ends.
     """
 
     def __init__(self, fileno: int, serve: Callable[[], bool], flush: Callable[[], None],
-                 is_reading: Callable[[], bool]) -> None:  # fmt: skip
+                 is_reading: Callable[[], bool], on_broken: Callable[[Exception], None]) -> None:  # fmt: skip
+        self._on_broken = on_broken
         self._fileno = fileno
         self._serve, self._flush, self._is_reading = serve, flush, is_reading
         self._thread: threading.Thread | None = None
@@ -160,6 +162,13 @@ class Background:
             waker.wake()
 
     def _run(self, waker: _Waker) -> None:
+        try:
+            self._work(waker)
+        except Exception as error:
+            self._on_broken(error)
+            raise  # to be shown as of any thread
+
+    def _work(self, waker: _Waker) -> None:
         poller = select.poll()
         poller.register(waker.fileno, select.POLLIN)
         if self._watched >= 0:
@@ -197,10 +206,13 @@ class Background:
     def _lull(self, waker: _Waker) -> None:
         """Stay off the link while short waits follow each other."""
         self.state = State.LULL
-        own = [waker.fileno] if self._watched < 0 else [waker.fileno, self._watched]
+        poller = select.poll()  # select() takes no descriptor above 1023
+        poller.register(waker.fileno, select.POLLIN)
+        if self._watched >= 0:
+            poller.register(self._watched, select.POLLIN)
         while not waker.stopping:
             visits = self.visits
-            ready, _, _ = select.select(own, [], [], LULL_SECONDS)
+            ready = poller.poll(LULL_SECONDS * 1000)
             if ready or visits == self.visits:
                 break
         self.visits = 0

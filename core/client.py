@@ -107,7 +107,8 @@ class Client:
         self.owner = machine.Owner(incarnation, welcome.initial_credit)
         self.values: Values = ClientValues(self, welcome.node)
         self.inbox, self.outbox, self.turns = Inbox(self), Outbox(self), Turns(self)
-        self.background = Background(link.fileno(), self.turns.serve, self.flush, lambda: self.turns.reading)
+        self.background = Background(link.fileno(), self.turns.serve, self.flush, lambda: self.turns.reading,
+                                     lambda error: self.on_broken(error))  # fmt: skip
         self.dropped: deque[tuple[int, int]] = deque()  # references that ended; finalisers append
         self.requests: deque[Callable[[], None]] = deque()  # to be done under the lock; finalisers may append
         self.kinds: dict[int, pb.Kind] = {}  # announced to the node with their first task
@@ -121,6 +122,7 @@ class Client:
         self.failures = 0  # grows whenever something failed, so that waiters look at all they wait for
         self.closed_mark: NodeLostMark | ShutdownMark | None = None
         self.on_closed: Callable[[], None] = lambda: None
+        self.on_broken: Callable[[Exception], None] = self._end_broken
         self.in_task: Callable[[], bool] = lambda: False
         self.on_interrupted: Callable[[], None] = lambda: None
         self.on_unbound: Callable[[int], None] = lambda binding: None
@@ -205,33 +207,37 @@ class Client:
 
         The first task on an idle link is sent at once, others when enough have gathered or somebody waits.
         """
-        with shield, self.lock:
-            owner = self.owner
-            self.begin_event()
-            self.check_open()
-            if kind.dropped:
-                self._busy = False
-                return 0
-            if not self.background.running:
-                self.background.start()  # a worker: somebody must send this, and answer who is given references
-            if inputs or encoded.objects or encoded.refs:
-                index = self._submit_large(kind, encoded, inputs)
-            elif owner.unanswered or not (index := owner.submit_at_once(kind, encoded.body)):
-                index = owner.submit(kind, encoded.body)
-            else:
-                self.outbox.send_lone(kind, index, encoded.body)
-                self._busy = False
-                return index
-            self._busy = False
-            self._unsent += 1
-            items: list[machine.SendItems] = []
-            if owner.unanswered == 1 or self._unsent >= SUBMIT_BATCH:
-                items = self.pump()
-            else:
-                self.background.nudge()
-        if items:
-            self.send_items(items)
+        with shield:
+            with self.lock:
+                index, items = self._submit(kind, encoded, inputs)
+            if items:
+                self.send_items(items)
         return index
+
+    def _submit(self, kind: machine.Kind, encoded: Encoded,
+                inputs: tuple[ObjectId, ...]) -> tuple[int, list[machine.SendItems]]:  # fmt: skip
+        owner = self.owner
+        self.begin_event()
+        self.check_open()
+        if kind.dropped:
+            self._busy = False
+            return 0, []
+        if not self.background.running:
+            self.background.start()  # a worker: somebody must send this, and answer who is given references
+        if inputs or encoded.objects or encoded.refs:
+            index = self._submit_large(kind, encoded, inputs)
+        elif owner.unanswered or not (index := owner.submit_at_once(kind, encoded.body)):
+            index = owner.submit(kind, encoded.body)
+        else:
+            self.outbox.send_lone(kind, index, encoded.body)
+            self._busy = False
+            return index, []
+        self._busy = False
+        self._unsent += 1
+        if owner.unanswered == 1 or self._unsent >= SUBMIT_BATCH:
+            return index, self.pump()
+        self.background.nudge()
+        return index, []
 
     def _submit_large(self, kind: machine.Kind, encoded: Encoded, inputs: tuple[ObjectId, ...]) -> int:
         stored = tuple(ObjectId(d.owner, d.seq) for d in encoded.objects)
@@ -253,9 +259,8 @@ class Client:
 
     def flush(self) -> None:
         """Send what is due and do what the machine commands."""
-        with shield, self.lock:
-            items = self.pump()
-        self.send_items(items)
+        with shield:  # one for both: what the machine has dealt out is sent or handed back
+            self.pump_and_send()
 
     def pump_and_send(self) -> None:
         """Do what the machine commands, without a shield of its own."""
@@ -391,8 +396,8 @@ class Client:
                 self._print_lines()  # before those go on who wait for the tasks that wrote them
         finally:
             self.turns.tell_waiters()
-        if items:
-            self.send_items(items)
+            if items:
+                self.send_items(items)
         if self.inbox.dropped_kinds:
             self._forget_dropped()
         return self.closed_mark is None
@@ -519,6 +524,12 @@ class Client:
             self.on_items(stream)
         self.turns.tell_waiters()
         self.on_closed()
+
+    def _end_broken(self, error: Exception) -> None:
+        """The background thread has come to grief: nobody would answer, or read what nobody waits for."""
+        with self.lock:
+            if self.closed_mark is None:
+                self.end(NodeLostMark(f"a fault ended Outboard's background thread: {type(error).__name__}: {error}"))
 
     def close(self, reason: str) -> None:
         """End the connection; what is pending fails with `reason`.

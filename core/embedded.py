@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .interrupts import shield
 from .options import Settings
+from .process.folders import import_path
 from .process.lifetime import open_pidfd, wait_child
 from .rpc.sockets import connect, socketpair
 
@@ -73,7 +74,7 @@ def _spawn(theirs: socket.socket, settings: Settings) -> int:
 
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     env = {k: v for k, v in os.environ.items() if k != "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"}
-    path = "\n".join(p or os.getcwd() for p in sys.path)
+    path = "\n".join(import_path())
     program = [
         sys.executable,
         *flags,
@@ -91,12 +92,21 @@ def _spawn(theirs: socket.socket, settings: Settings) -> int:
         (os.POSIX_SPAWN_DUP2, null, 0),
         (os.POSIX_SPAWN_DUP2, link, _LINK_FD),
         (os.POSIX_SPAWN_DUP2, watch, _PIDFD),
+        *((os.POSIX_SPAWN_DUP2, null, fd) for fd in (1, 2) if not _is_inherited(fd)),
     ]
     try:
         return os.posix_spawn(sys.executable, program, env, file_actions=actions, setsid=True)
     finally:
         for fd in (link, watch, null, *(() if pidfd is None else (pidfd,))):
             os.close(fd)
+
+
+def _is_inherited(fd: int) -> bool:
+    """Whether a standard stream is open, for the node too; else something of the node's would get its number."""
+    try:
+        return os.get_inheritable(fd)
+    except OSError:
+        return False
 
 
 def _high_copy(fd: int) -> int:

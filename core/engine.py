@@ -9,10 +9,11 @@ Finalisers may run in any thread under any lock. So these, and only these, are s
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from .options import INLINE_ADDRESS, Settings, TaskOptions
@@ -277,8 +278,11 @@ def split_results(function: Any, value: Any, num_returns: int) -> list[Any]:
     name = getattr(function, "__qualname__", None) or type(function).__name__
     if not isinstance(value, Iterable) and not hasattr(type(value), "__getitem__"):
         raise TypeError(f"{name} returned {type(value).__name__}, but num_returns={num_returns} needs as many values")
-    parts = list(value)
-    if len(parts) != num_returns:
+    parts = list(itertools.islice(value, num_returns + 1))  # it may have no end
+    if len(parts) > num_returns:
+        count = f"{len(value)}" if isinstance(value, Sized) else f"more than {num_returns}"
+        raise ValueError(f"{name} returned {count} values, but num_returns={num_returns}")
+    if len(parts) < num_returns:
         raise ValueError(f"{name} returned {len(parts)} value{'s' * (len(parts) != 1)}, but num_returns={num_returns}")
     return parts
 

@@ -12,6 +12,7 @@ from . import errors, forks
 from .client import Client, new_incarnation, python_version
 from .logs import Printer
 from .native import NativeEngine
+from .process.folders import current_folder, import_path
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
@@ -71,8 +72,8 @@ def _hello(incarnation: int) -> pb.Hello:
 
     main = sys.modules.get("__main__")
     return pb.Hello(protocol=PROTOCOL, release=__version__, python=python_version(), pid=os.getpid(),
-                    incarnation=incarnation, role=pb.Hello.CLIENT, sys_path=[p or os.getcwd() for p in sys.path],
-                    cwd=os.getcwd(), main_path=getattr(main, "__file__", None) or "",
+                    incarnation=incarnation, role=pb.Hello.CLIENT, sys_path=import_path(),
+                    cwd=current_folder(), main_path=getattr(main, "__file__", None) or "",
                     main_package=getattr(main, "__package__", None) or "",
                     authkey=bytes(current_process().authkey),
                     preload=[name for name in PRELOADABLE if name in sys.modules])  # fmt: skip

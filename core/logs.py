@@ -73,5 +73,5 @@ def _write(text: str, is_stderr: bool) -> None:
         try:
             stream.write(text)
             stream.flush()
-        except (OSError, ValueError):
+        except Exception:  # whatever the program has put there; its tasks are not to suffer
             pass

@@ -74,9 +74,14 @@ class Peer:
 
 
 class Node:
-    """One node. `founder` is the incarnation of the client whose end is this node's end (embedded), or None."""
+    """One node. `founder` is the incarnation of the client whose end is this node's end (embedded), or None.
 
-    def __init__(self, loop: Loop, boot: Any, settings: dict[str, Any], stop: Callable[[], None]) -> None:
+    `is_embedded`: the first client that comes is the founder; a node of a cluster has none.
+    """
+
+    def __init__(
+        self, loop: Loop, boot: Any, settings: dict[str, Any], stop: Callable[[], None], *, is_embedded: bool = True
+    ) -> None:
         self.loop = loop
         self.stop = stop
         self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
@@ -84,6 +89,7 @@ class Node:
         self.folder = boot.folder
         self.peers: dict[int, Peer] = {}
         self.founder: int | None = None
+        self.is_embedded = is_embedded
         self.adopted: dict[ObjectId, int] = {}
         cpus = settings.get("num_cpus")
         totals = {"CPU": round((cpu_count() if cpus is None else cpus) * RESOURCE_UNIT)}
@@ -173,7 +179,7 @@ class Node:
         peer.is_client = True
         link._on_frames = lambda _, frames: self.on_frames(peer, frames)
         link._on_closed = lambda _, error: self._client_left(peer)
-        if self.founder is None:
+        if self.is_embedded and self.founder is None:
             self.founder = hello.incarnation
         self.dispatch.on_client_joined(hello.incarnation, hello.incarnation, self.now())
         link.send(Frame.WELCOME, self.welcome(0))
@@ -348,7 +354,8 @@ class Node:
         owner = self.peers.get(destination)
         if finished.printed and peer.worker is not None:
             self.workforce.read_output(self.workforce.hands[peer.worker], is_done=finished.packet_done)
-            self.peers[peer.root].link.flush()
+            if peer.root in self.peers:
+                self.peers[peer.root].link.flush()
         if finished.lent:
             self._lend(finished.lent, destination, peer.incarnation)
         if owner is not None:

@@ -235,7 +235,9 @@ class Settings:
         start_timeout: seconds an embedded cluster may take to answer. It takes about 0.1; a loaded machine needs more.
         folder: where the head of a cluster keeps token, state and logs; None for ``~/.local/state/outboard``.
         token_file: file with the cluster's token; None for the one in ``folder``.
-        tls_cert, tls_key, tls_ca: PEM files: own certificate chain and key, and the authority of the others.
+        tls_cert: PEM file with this process's certificate chain; None for no certificate.
+        tls_key: PEM file with its private key.
+        tls_ca: PEM file with the authority that signs the others' certificates.
         insecure: allow plain text beyond this machine: whoever reads the network can then run code in the cluster.
     """
 

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .engine import split_results
 from .errors import StoreFullError
 from .failures import encode_error
 from .frames import REUSE_NBYTES
@@ -86,17 +85,19 @@ class PacketPart:
                 break  # given back at this moment
             ok, value = call_task(kind, self, index, call)
             if ok and plain:
+                worker.is_encoding = True  # pickling it may be the task's own code, and wait
                 try:
                     body = dumps_small(value)
                 except BaseException:  # SystemExit of the result's own pickling: told by the second try
                     body = None
+                worker.is_encoding = False
                 if body is not None and len(body) <= INLINE_MAX:
                     self.nbytes += len(body)
                     values.append(body)
                 else:
                     self._encode([value], index)
             elif ok:
-                self._split(value, index, kind.num_returns)
+                self._encode(value if kind.num_returns else [None], index)
             else:
                 self.mixed = True
                 self.nbytes += len(value) * stride
@@ -107,16 +108,6 @@ class PacketPart:
             if calls and (self.nbytes > PART_NBYTES or ended_at - self.since > PART_SECONDS):
                 self._send_part()
         self._send_last()
-
-    def _split(self, value: Any, index: int, num_returns: int) -> None:
-        """Spread the values of an iterable over a task's results."""
-        try:
-            parts = split_results(self.kind.function, value, num_returns) if num_returns else [None]
-        except BaseException as error:
-            self.mixed = True
-            self.values += [encode_error(error)] * num_returns
-            return
-        self._encode(parts, index)
 
     def _encode(self, parts: list[Any], index: int) -> None:
         """Encode all results of one task, then let them be sent together with what they bring along."""
@@ -158,6 +149,7 @@ class PacketPart:
         worker = self.worker
         if worker.client.closed_mark is not None:
             worker.leave_fork(None)
+        self._flush()
         with worker.sending:
             self._send(is_done=False)
         worker.watch(self, ITEM_SECONDS)
@@ -167,6 +159,7 @@ class PacketPart:
         worker = self.worker
         if worker.client.closed_mark is not None:
             worker.leave_fork(None)
+        self._flush()
         with worker.sending:
             worker.watched = None
             self._send(is_done=not self.behind)
@@ -174,6 +167,7 @@ class PacketPart:
     def review(self) -> None:
         """In the background thread, when the alarm has gone off: let go of what a slow item holds up."""
         worker = self.worker
+        self._flush()
         with worker.sending:
             if worker.watched is not self:
                 return
@@ -182,6 +176,14 @@ class PacketPart:
                 worker.watch(self, left)
                 return
             self._send(is_done=False, given_back=0 if worker.is_ordered else self._give_back())
+
+    def _flush(self) -> None:
+        """Whom we borrow from must hear of it before our task's end releases what it held. Not under `sending`: it may
+        pickle items of the task's own, which is its code.
+        """
+        client = self.worker.client
+        if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
+            client.flush()
 
     def _give_back(self) -> int:
         """Part with everything that has not begun; returns the number of tasks."""
@@ -202,8 +204,6 @@ class PacketPart:
         values, contained, ended_at = self.values[:], self.contained[:], self.ended_at
         if not (values or is_done or given_back):
             return
-        if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
-            client.flush()  # whom we borrow from must hear of it before our task's end releases what it held
         with client.lock:
             finished = self._message(is_done, given_back, values, contained, ended_at - self.since)
             worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)

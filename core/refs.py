@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .ids import ObjectId
 
@@ -91,8 +91,8 @@ class ObjectRef:
     def __bool__(self) -> bool:
         raise TypeError("an ObjectRef is neither true nor false: call outboard.get(ref) and test the value")
 
-    # Without it `for x in ref` would say the same, but so it is said on purpose: a reference is not its value.
-    __iter__ = None
+    def __iter__(self) -> NoReturn:
+        raise TypeError("an ObjectRef is not its value: call outboard.get(ref) and iterate over that")
 
     def __reduce__(self) -> tuple[Any, ...]:
         from .store.serialize import note_reference

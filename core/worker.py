@@ -126,9 +126,14 @@ class Worker:
         receive, serve = self.claim.recv, self.serve
         while packet := receive(PACKET_MAX):
             serve(packet)
-            if self.preload and not select.select((self.claim,), (), (), 0)[0]:
+            if self.preload and not self._has_packet():
                 self._preload()
         self._finish_children()
+
+    def _has_packet(self) -> bool:
+        poller = select.poll()
+        poller.register(self.claim, select.POLLIN)
+        return bool(poller.poll(0))
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -149,6 +154,7 @@ class Worker:
         self.client.in_task = self._in_task
         self.client.on_kinds_dropped = self._forget_kinds
         self.client.on_interrupted = self._cancel_children
+        self.client.on_broken = self._end_broken
         self.client.background.watch(self.alarm.fileno, self._on_alarm)
         self.is_ordered = binding.ordered
         engine = NativeEngine(self.client)
@@ -157,6 +163,12 @@ class Worker:
         signal.signal(CANCEL_SIGNAL, self._on_cancel_signal)
         signal.siginterrupt(CANCEL_SIGNAL, False)
         return binding
+
+    def _end_broken(self, error: Exception) -> None:
+        """Without its background thread a worker would leave others waiting: end, and let the node say so."""
+        sys.excepthook(type(error), error, error.__traceback__)
+        flush_streams()
+        os._exit(1)
 
     def _in_task(self) -> bool:
         """Whether a wait gives back CPUs: the main thread's does, other threads may outlive the task."""
@@ -313,7 +325,11 @@ class Worker:
             else:
                 args, kwargs = arguments
                 value = function(*args, **kwargs)
+                if kind.num_returns > 1:
+                    value = engines.split_results(function, value, kind.num_returns)
             self.in_user_code = False
+            if self.client.closed_mark is not None:
+                self.leave_fork(None)
             return True, value
         except TaskInterrupt as interrupt:
             self._cancel_children()
@@ -336,7 +352,7 @@ class Worker:
         elif error is not None:
             sys.excepthook(type(error), error, error.__traceback__)
             code = 1
-        flush_streams()
+        flush_streams(redirected=True)
         os._exit(code & 0xFF)
 
     def _decode_call(self, call: bytes, writable: bool) -> Any:

@@ -27,6 +27,9 @@ INIT, RUN, CLOSE, TERMINATE = "INIT", "RUN", "CLOSE", "TERMINATE"
 #: Chunks per worker when a map is given no chunk size: the standard pool's number, since its users count on it.
 CHUNKS_PER_WORKER = 4
 
+#: Seconds after which `join` looks again for inputs that have ended. Longer delays it, shorter wakes it more often.
+LOOK_AGAIN_SECONDS = 0.1
+
 #: Seconds that `terminate` waits for the killed workers to be gone. They take milliseconds; a machine under load more.
 TERMINATE_WAIT = 2.0
 
@@ -235,7 +238,9 @@ class Pool(_StandardPool):  # type: ignore[misc]
         for feed in list(self._feeds):
             feed.lift()
         with self._feeds_changed:
-            self._feeds_changed.wait_for(lambda: not self._drawing())
+            # An iterator that is dropped meanwhile ends its feed too, but its finaliser may take no lock to say so.
+            while not self._feeds_changed.wait_for(lambda: not self._drawing(), LOOK_AGAIN_SECONDS):
+                pass
         self._unbind_when_drawn()
         self._engine.join_binding(self._binding)
         if self._callback_thread != threading.get_ident():
@@ -363,3 +368,10 @@ class Pool(_StandardPool):  # type: ignore[misc]
             self._callback_thread = None
             self._callbacks_left -= 1
             self._callbacks_done.notify_all()
+
+
+def __getattr__(name: str) -> Any:
+    """Pass on what `multiprocessing.pool` offers besides, such as `ThreadPool`."""
+    if not name.startswith("_"):
+        return getattr(multiprocessing.pool, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

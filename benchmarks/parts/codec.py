@@ -16,7 +16,7 @@ VALUE = pickle.dumps(2, protocol=5)
 
 def submit(count: int) -> bytes:
     """Encode a message that submits so many plain tasks."""
-    interval = messages.Interval(kind=1, first=1, calls=[CALL] * count, owner=1 << 60, stride=1)
+    interval = messages.Interval(kind=1, first=1, calls=[CALL] * count, attempt=1, stride=1)
     encoded: bytes = messages.Submit(intervals=[interval]).SerializeToString()
     return encoded
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from importlib.metadata import version as installed_version
 from typing import Any, NoReturn
 
 import click
 
 #: Exit code for a command line that makes no sense, as usual.
 BAD_USAGE = 2
+
+#: Commands with a module of their name.
+LATE_COMMANDS = ("start", "status", "stop")
 
 
 class OneLineErrors(click.Group):
@@ -32,6 +35,17 @@ class OneLineErrors(click.Group):
             code = 130
         sys.exit(code if isinstance(code, int) else 0)
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name all commands."""
+        return sorted({*super().list_commands(ctx), *LATE_COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Find a command; those that need more of the package are imported when they are called."""
+        if cmd_name not in LATE_COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = getattr(importlib.import_module(f"outboard.cli.{cmd_name}"), cmd_name)
+        return found
+
 
 @click.group(cls=OneLineErrors, invoke_without_command=True)
 @click.version_option(package_name="outboard", message="outboard %(version)s")
@@ -45,4 +59,6 @@ def main(context: click.Context) -> None:
 @main.command()
 def version() -> None:
     """Print the installed release."""
+    from importlib.metadata import version as installed_version
+
     click.echo(f"outboard {installed_version('outboard')}")

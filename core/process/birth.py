@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import sys
-import termios
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
+
+from .stdio import unread_nbytes
 
 _flush_c: Callable[[], Any] = lambda: None  # noqa: E731
 
@@ -64,27 +64,29 @@ def attach_streams(stdout: int, stderr: int) -> None:
         replace_stream(name, open(fd, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
 
 
-def flush_streams() -> None:
-    """Write out what the standard streams hold, C's too, as far as somebody still reads them."""
+def flush_streams(*, redirected: bool = False) -> None:
+    """Write out what our standard streams hold, C's too, as far as somebody still reads them.
+
+    `redirected`: also what the program has put in their place; that is its code, so not from other threads.
+    """
     _flush_c()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue
+    for stream in (sys.stdout, sys.stderr) if redirected else ():
+        _flush(stream)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        _flush(stream)
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:  # closed, None, or no stream at all
+        pass
 
 
 def has_unread_output() -> bool:
     """Whether something lies in the pipes of the standard streams that nobody has read yet; C's is flushed first."""
     _flush_c()
-    return _unread_nbytes(1) > 0 or _unread_nbytes(2) > 0
-
-
-def _unread_nbytes(fd: int) -> int:
-    try:
-        return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
-    except OSError:  # the task has closed it or put something else there
-        return 0
+    return unread_nbytes(1) > 0 or unread_nbytes(2) > 0
 
 
 def replace_stream(name: str, stream: TextIO) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import fcntl
 import os
+import sys
+import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -26,7 +29,16 @@ _READ_NBYTES = 64 * 1024
 #: Reads in one readiness event; then others get their turn.
 _MAX_READS = 4
 
+
 _new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+def unread_nbytes(fd: int) -> int:
+    """Bytes that lie in a pipe; 0 for what is none, or closed."""
+    try:
+        return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
 
 
 class LineReader:
@@ -65,9 +77,10 @@ class LineReader:
         return tail.decode("utf-8", "replace")
 
     def drain(self) -> None:
-        """Read what is in the pipe now; for after the process's end, when others may still hold the pipe open."""
-        while not self.closed and self._read():
-            pass
+        """Read what is in the pipe now; what comes meanwhile comes by itself, perhaps quicker than it can be read."""
+        left = 0 if self.closed else unread_nbytes(self._fd)
+        while left > 0 and not self.closed:
+            left -= self._read()
 
     def pass_rest(self, *, is_ended: bool) -> None:
         """Pass on a line that has no end yet, or, with `is_ended`, that gets none."""
@@ -95,17 +108,17 @@ class LineReader:
             if self.closed or not self._read():
                 return
 
-    def _read(self) -> bool:
-        """Take in one read; False when there was none to take or the pipe has ended."""
+    def _read(self) -> int:
+        """Take in one read; returns its bytes, 0 when there was none to take or the pipe has ended."""
         try:
             chunk = os.read(self._fd, _READ_NBYTES)
         except BlockingIOError:
-            return False
+            return 0
         except OSError:
             chunk = b""
         if not chunk:
             self.close()
-            return False
+            return 0
         self._tail = (self._tail + chunk)[-TAIL_NBYTES:]
         *lines, rest = (self._rest + self._decoder.decode(chunk)).split("\n")
         texts = [line + "\n" for line in lines]
@@ -118,7 +131,7 @@ class LineReader:
             self._pass_on(texts)
         if rest and not self._is_timed:
             self._set_timer()
-        return True
+        return len(chunk)
 
     def _set_timer(self) -> None:
         self._is_timed = True

@@ -243,7 +243,7 @@ class _Template:
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
-            flush_streams()
+            flush_streams(redirected=True)
             os._exit(code)
 
     def _reap(self) -> None:

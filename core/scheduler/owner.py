@@ -156,7 +156,12 @@ class Owner:
     def cancel(self, seq: int, *, force: bool = False, kill_after: float | None = None) -> None:
         """Settle a plain task as cancelled at once; a finished one is left alone."""
         task = self._task_of(seq)
-        if task is None or task.state not in UNSETTLED:
+        if task is None:
+            return
+        if task.state not in UNSETTLED:
+            if force and self._books.owed.get(task.index) is task:  # cancelled before, and it goes on all the same
+                span = Span(PLAIN_STREAM, task.index, 1, task.attempt, task.kind.stride)
+                self.commands.append(SendCancel([span], force, kill_after))
             return
         if task.state is SENT:
             span = Span(PLAIN_STREAM, task.index, 1, task.attempt, task.kind.stride)

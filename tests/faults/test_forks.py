@@ -262,3 +262,33 @@ with warnings.catch_warnings():
     warnings.simplefilter("error")
     assert forked(child) == 0
 """)
+
+
+def test_child_that_returns_from_its_task_runs_nothing_further(run_program: Any) -> None:
+    out = run_program("""
+        import os
+        from collections import Counter
+        from multiprocessing import Value
+        from outboard.multiprocessing import Pool
+
+        def be_slow_to_send():
+            from outboard import packetpart
+            packetpart.PART_SECONDS = packetpart.ITEM_SECONDS = 0.2  # a fork is quick beside it
+
+        def item(job):
+            number, path = job
+            if path:
+                with open(path, "a") as file:
+                    file.write(f"{number}\\n")
+                if number % 20 == 0:
+                    os.fork()
+            return number
+
+        if __name__ == "__main__":
+            with Pool(1, be_slow_to_send) as pool:
+                pool.map(item, [(n, "") for n in range(2000)], chunksize=1)
+                jobs = [(n, os.path.abspath("ran.txt")) for n in range(100)]
+                assert pool.map(item, jobs, chunksize=1) == list(range(100))
+            print(max(Counter(open("ran.txt")).values()))
+    """)
+    assert out == "1\n"

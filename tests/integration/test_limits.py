@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -89,3 +90,22 @@ def test_cluster_without_cpus_runs_what_asks_for_none() -> None:
             ob.get(ob.remote(pass_on).remote(1), timeout=20)
     finally:
         ob.shutdown()
+
+
+def test_background_thread_lives_beside_many_open_files(run_program: Any) -> None:
+    out = run_program("""
+        import os, resource
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+        kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(1200)]
+        import outboard as ob
+        @ob.remote
+        def one(x):
+            return x
+        if __name__ == "__main__":
+            ob.init(num_cpus=2)
+            for i in range(20):
+                assert ob.get(one.remote(i), timeout=20) == i
+            print(one.remote(5).future().result(timeout=20))
+    """)
+    assert out == "5\n"

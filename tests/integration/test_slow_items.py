@@ -106,6 +106,27 @@ def test_arguments_of_items_given_back_are_there_and_let_go_again(flag: str) -> 
         assert pool.map(measure, jobs, chunksize=1) == [200_000.0 * (n + 1) for n in range(40)]
 
 
+def keep_until(path: str, array: np.ndarray[Any, Any]) -> None:
+    wait_for(path)
+
+
+def test_room_of_arguments_that_were_given_back_is_free_again(flag: str) -> None:
+    ob.shutdown()
+    ob.init(num_cpus=2, store_memory=64 << 20)
+    gate = f"{flag}-gate"
+    array = np.ones(3_000_000)  # 23 MiB
+    with Pool(2) as pool:
+        warm_up(pool, measure, ("", flag, array[:1]))
+        whole_machine = ob.remote(num_cpus=2)(keep_until).remote(gate, array)  # the items gather, and share packets
+        jobs = [("wait" if n == 0 else "free" if n == 3 else "", flag, array) for n in range(12)]
+        results = pool.map_async(measure, jobs, chunksize=1)
+        Path(gate).touch()
+        assert results.get(20) == [3_000_000.0] * 12
+        ob.get(whole_machine)
+        del array, jobs
+        assert ob.get(ob.put(np.ones(6_000_000))).size == 6_000_000  # 46 MiB, while the workers live
+
+
 class Slow:
     def __init__(self) -> None:
         self.seen: list[int] = []

@@ -21,6 +21,8 @@ def test_help_names_the_commands(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments, prog_name="outboard")
     assert result.exit_code == 0
     assert result.output.startswith("Usage: outboard") and "Print the installed release." in result.output
+    for command in ("start", "status", "stop", "version"):
+        assert f"\n  {command} " in result.output
 
 
 @pytest.mark.parametrize("arguments", [["bogus"], ["--bogus"], ["version", "extra"], ["version", "--bogus"]])

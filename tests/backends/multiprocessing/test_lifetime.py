@@ -249,3 +249,27 @@ def test_what_needs_inheritance_is_refused_with_what_to_use(native_pool_class: A
         assert p.apply(abs, (-1,)) == 1
     if kind == "SimpleQueue":
         shared.close()
+
+
+def test_join_ends_when_the_iterator_of_a_blocked_input_is_dropped_meanwhile() -> None:
+    unblock = threading.Event()
+
+    def blocked() -> Any:
+        yield 1
+        unblock.wait(30)
+
+    pool = Pool(2)
+    results = pool.imap(abs, blocked())
+    assert next(results) == 1
+    pool.close()
+    joining = threading.Thread(target=pool.join)
+    joining.start()
+    joining.join(0.2)
+    assert joining.is_alive()
+    del results
+    gc.collect()
+    joining.join(10)
+    ended = not joining.is_alive()
+    unblock.set()
+    joining.join(10)
+    assert ended

@@ -286,6 +286,18 @@ def test_worker_ends_after_its_last_task_and_is_replaced_while_work_waits() -> N
     assert node.on_worker_died(1, [], None, False, 0.0) == []
 
 
+def test_tasks_given_back_do_not_count_against_a_workers_number() -> None:
+    node = Node(1)
+    node.on_binding(ROOT, BindingSpec(3, 1, max_tasks=6))
+    node.on_kind(ROOT, KindSpec(2, 3, ONE))
+    node.finish(packets(node.start(node.submit(1, 2)))[0], 1e-5)
+    slow = only(node.submit(5, 2), SendPacket)
+    again = only(node.on_given_back(1, slow.packet, 3, 0.0), SendPacket)
+    assert (again.worker, indices(again)) == (1, indices(slow)[2:])
+    assert node.on_finished(1, slow.packet, [(ROOT, 0, indices(slow)[0], 2, 1, 0)], 2e-5, True, 0.0) == []
+    assert node.finish(again, 1e-5) == [StopWorker(1)]
+
+
 def test_idle_workers_of_other_bindings_end_when_there_are_too_many() -> None:
     node = Node(1)
     for binding in (3, 4, 5):

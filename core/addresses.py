@@ -1,0 +1,86 @@
+"""Addresses of machines: which one others can dial, and whether somebody listens there."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+from .errors import TransportError
+
+#: Port of a head unless somebody says otherwise.
+DEFAULT_PORT = 6733
+
+#: Seconds for a name to be resolved, and for a connection.
+REACH_SECONDS = 5.0
+
+_WILDCARDS = ("", "0.0.0.0", "::")
+
+
+def join_address(host: str, port: int) -> str:
+    """Write ``host:port``, IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Read ``host:port``; a missing port is the default one. ValueError for anything else."""
+    host, colon, port = address.strip().rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):
+        host, port = address.strip(), str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) not in range(1, 65536):
+        raise ValueError(f"{address!r} is no address of the form host:port")
+    return host, int(port)
+
+
+def own_host(host: str, peer: str = "192.0.2.1") -> str:
+    """Return under what others dial who listens on ``host``: where that is a wildcard, the address towards ``peer``."""
+    if host not in _WILDCARDS:
+        return host
+    try:
+        family, _, _, _, where = socket.getaddrinfo(peer, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(where)  # sends nothing: it only picks the route
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
+
+
+def check_reachable(address: str, timeout: float = REACH_SECONDS) -> None:
+    """Connect to ``host:port`` and hang up; TransportError says in words why that does not work."""
+    host, port = split_address(address)
+    found: list[Any] = []
+    # Resolving has no timeout of its own, and may take minutes.
+    thread = threading.Thread(target=_resolve, args=(host, port, found), daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not found:
+        raise TransportError(f"{host} was not resolved within {timeout:g} s: the name service does not answer")
+    if isinstance(found[0], OSError):
+        raise TransportError(f"{host} cannot be resolved: {found[0].strerror or found[0]}")
+    problem: OSError | None = None
+    for family, kind, proto, _, where in found[0]:
+        with socket.socket(family, kind, proto) as probe:
+            probe.settimeout(timeout)
+            try:
+                return probe.connect(where)
+            except OSError as error:
+                problem = error
+    raise TransportError(f"{address} cannot be reached: {_describe(problem, timeout)}")
+
+
+def _resolve(host: str, port: int, found: list[Any]) -> None:
+    try:
+        found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except OSError as error:
+        found.append(error)
+    except UnicodeError:
+        found.append(OSError(0, "it is no host name"))
+
+
+def _describe(error: OSError | None, timeout: float) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there (connection refused)"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout:g} s"
+    return str(error and (error.strerror or error))

@@ -1,0 +1,303 @@
+"""A node's side of a cluster: it registers with the head, reports what is free, drains, and comes back after breaks.
+
+The first registration must succeed, or the process ends and says why. From then on the node goes on whatever becomes of
+the head: it dials the same address for ever, ever more slowly up to `SLOWEST_SECONDS`. When the head says that this
+incarnation is no member any more, its work is ended and the process begins again, as a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+import time
+from typing import Any
+
+from .addresses import join_address, own_host, split_address
+from .aioloop import AioLoop
+from .clusterfolder import ClusterFolder
+from .clustersecurity import read_security
+from .errors import NodeLostError, OutboardError, TransportError
+from .exits import FAILED, one_line
+from .ids import RESOURCE_UNIT
+from .journal import Journal
+from .launch import program
+from .memberlist import MemberList
+from .node import Node
+from .process.limits import raise_descriptor_limit
+from .rpc.grpc_credentials import TOKEN_VARIABLE, Security
+from .rpc.grpc_head import NodeEnd, attend
+from .rpc.grpc_hello import python_version
+from .rpc.grpc_server import Server
+from .rpc.protos import cluster_pb2 as pb
+from .serving import Starter, watch_end
+from .version import PROTOCOL, __version__
+
+#: Seconds between two attempts to reach the head again: the first pause, and the longest. Larger leaves a cluster whose
+#: head is back without its nodes for longer; smaller makes a thousand nodes knock at its door at once.
+FIRST_PAUSE_SECONDS = 0.1
+SLOWEST_SECONDS = 2.0
+
+#: Seconds between two looks whether a node that drains still runs something.
+LOOK_AGAIN_SECONDS = 0.05
+
+#: Seconds for the last words to be read.
+GOODBYE_SECONDS = 2.0
+
+
+class Membership:
+    """One incarnation's membership; every method is called in the loop's thread.
+
+    Args:
+        head: where the head listens, ``host:port``.
+        address: where this node listens for other nodes.
+        log: the file of its log, for people.
+    """
+
+    def __init__(
+        self, node: Node, loop: AioLoop, head: str, security: Security, address: str, journal: Journal, log: str = ""
+    ) -> None:
+        self.members = MemberList()
+        self.must_begin_again = False
+        self.ended: asyncio.Future[None] = loop.asyncio.create_future()
+        self.slots = max(1, node.totals["CPU"] // RESOURCE_UNIT)
+        self._node = node
+        self._loop = loop
+        self._head = head
+        self._security = security
+        self._address = address
+        self._journal = journal
+        self._log = log
+        self._born = loop.time()
+        self._link: NodeEnd | None = None
+        self._is_return = False
+        self._welcome = pb.Registered()
+        self._broken = asyncio.Event()
+        self._told: dict[str, int] = {}
+        self._drain_by: float | None = None
+        self.is_draining = False
+        self._trouble = ""
+
+    async def join(self) -> str:
+        """Register for the first time and return the cluster's name; errors are those of `attend`."""
+        await self._attend()
+        self._loop.spawn(self._stay())
+        return self._welcome.cluster
+
+    async def _attend(self) -> None:
+        registration = self._registration()
+        self._is_return = True  # from now on the head may know this incarnation
+        link = await attend(self._head, self._security, registration)
+        link.on_message, link.on_closed = self._on_note, self._on_closed
+        self._link, self._welcome = link, link.first
+        self._told = dict(registration.free)
+        self._broken.clear()
+        self._beat(link)
+
+    def _registration(self) -> pb.Registration:
+        node = self._node
+        return pb.Registration(
+            protocol=PROTOCOL, release=__version__, python=python_version(), incarnation=node.incarnation,
+            cluster=self._welcome.cluster, address=self._address, host=node.host, totals=node.totals,
+            epoch=self._welcome.epoch, is_return=self._is_return, slots=self.slots,
+            free=self._free(node.dispatch.snapshot().free), draining=self.is_draining, pid=os.getpid(), log=self._log,
+            age_seconds=self._loop.time() - self._born,
+        )  # fmt: skip
+
+    async def _stay(self) -> None:
+        """Come back after each break, for as long as this node lives."""
+        while True:
+            await self._broken.wait()
+            pause = FIRST_PAUSE_SECONDS
+            while self._link is None and not self.ended.done():
+                # Not all nodes at once: they have all lost the head in the same moment.
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, SLOWEST_SECONDS)
+                try:
+                    await self._attend()
+                except NodeLostError as error:
+                    self._begin_again(one_line(error))
+                    return
+                except (OutboardError, OSError) as error:
+                    self._complain(one_line(error))
+                else:
+                    self._trouble = ""
+                    self._journal("returned", f"back with the head at {self._head}")
+
+    def _complain(self, text: str) -> None:
+        """Log what keeps this node from the head, once."""
+        if text != self._trouble:
+            self._trouble = text
+            self._journal("head_away", f"no head: {text}; trying again", level=logging.WARNING)
+
+    def _on_closed(self, link: NodeEnd, error: Exception | None) -> None:
+        if self._link is not link:
+            return
+        self._link = None
+        self.members.break_off()
+        self._broken.set()
+        if not self.ended.done():
+            self._complain(one_line(error) if error is not None else "it has hung up")
+
+    # -- what it reports ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _free(free: dict[str, int]) -> dict[str, int]:
+        return {name: max(0, amount) for name, amount in free.items()}
+
+    def _beat(self, link: NodeEnd) -> None:
+        if self._link is not link:
+            return
+        seen, node = self._node.dispatch.snapshot(), self._node
+        free = self._free(seen.free)
+        beat = pb.Beat(running=seen.running, queued=seen.queued, workers=len(seen.workers),
+                       clients=sum(peer.worker is None for peer in node.peers.values()),
+                       store_nbytes=node.store.extents.budget_nbytes,
+                       store_used_nbytes=node.store.extents.used_nbytes)  # fmt: skip
+        if free == self._told:
+            beat.unchanged = True
+        else:
+            beat.free.update(free)
+            self._told = free
+        link.send(pb.Report(beat=beat))
+        link.flush()
+        self._loop.call_later(self._welcome.beat_seconds or 1.0, self._beat, link)
+
+    # -- what it is told ----------------------------------------------------------------------------------------------
+
+    def _on_note(self, link: NodeEnd, note: pb.Note) -> None:
+        body = note.WhichOneof("body")
+        if body == "membership":
+            if not self.members.apply(note.membership):
+                link.send(pb.Report(members_missed=pb.MembersMissed()))
+                link.flush()
+        elif body == "drain":
+            self.drain(note.drain.reason, note.drain.deadline_seconds or None)
+        elif body == "struck":
+            self._begin_again(note.struck.reason)
+
+    def _begin_again(self, reason: str) -> None:
+        """End all work here: somebody else may run it by now."""
+        self._journal("struck", f"this node was given up: {reason}; it begins again", level=logging.WARNING)
+        self.must_begin_again = True
+        if self._link is not None:
+            self._link.close()
+        self._end()
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def drain(self, reason: str, timeout: float | None) -> None:
+        """Finish what is here, at most ``timeout`` seconds (None: without limit), and leave.
+
+        A second call may shorten the time that is left.
+        """
+        by = None if timeout is None else self._loop.time() + timeout
+        if by is not None and (self._drain_by is None or by < self._drain_by):
+            self._drain_by = by
+        if not self.is_draining:
+            self.is_draining = True
+            self._journal("draining", f"this node finishes what it has and leaves: {reason}")
+            self._loop.spawn(self._drain())
+
+    async def _drain(self) -> None:
+        if self._link is not None:
+            self._link.send(pb.Report(draining=pb.Draining()))
+            self._link.flush()
+        while self._is_busy() and (self._drain_by is None or self._loop.time() < self._drain_by):
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        if self._link is not None:
+            link, self._link = self._link, None
+            link.send(pb.Report(drained=pb.Drained()))
+            await link.finish(GOODBYE_SECONDS)
+        self._journal("left", "this node has left")
+        self._end()
+
+    def _is_busy(self) -> bool:
+        seen = self._node.dispatch.snapshot()
+        return bool(seen.running or seen.queued)
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+def run(boot: Any, settings: dict[str, Any], ready_fd: int, life_fd: int, token: str | None) -> int:
+    """Be a node of the cluster at ``settings["address"]`` until it has left; return the exit code."""
+    starter = Starter(ready_fd)
+    loop = AioLoop()
+    raise_descriptor_limit()
+    node = Node(loop, boot, settings, _nothing, is_embedded=False)
+    must_begin_again = False
+    try:
+        with starter.told_of_faults():
+            must_begin_again = loop.run(_serve(loop, node, boot, settings, starter, life_fd, token))
+    finally:
+        node.end()
+    if must_begin_again:
+        _begin_again(settings, ready_fd if starter.is_waiting else -1, life_fd, token)
+    return starter.exit_code
+
+
+async def _serve(
+    loop: AioLoop, node: Node, boot: Any, settings: dict[str, Any], starter: Starter, life_fd: int, token: str | None
+) -> bool:
+    security = read_security(settings, ClusterFolder(settings["folder"]).token, token=token or "")
+    journal = Journal("node", as_json=bool(settings["log"]))
+    journal.fields.update(node=f"{node.incarnation:016x}", host=node.host)
+    node.listen(boot.listener)
+    head = settings["address"]
+    server = Server(security, [])  # health for now: peers have nothing to send yet
+    host = own_host(settings["host"] or "", split_address(head)[0])
+    try:
+        port = await server.start(join_address(settings["host"] or host, settings["port"]))
+    except TransportError as error:
+        raise OutboardError(error._text()) from None
+    address = join_address(host, port)
+    membership = Membership(node, loop, head, security, address, journal, settings["log"])
+    node.stop = membership._end
+    try:
+        try:
+            cluster = await membership.join()
+        except NodeLostError:
+            membership.must_begin_again = starter.is_waiting  # a first registration that broke: another incarnation
+            return membership.must_begin_again
+        journal.fields["cluster"] = cluster
+        journal("joined", f"node {node.incarnation:016x} of cluster {cluster}, head at {head}")
+        starter.answer(address=address, cluster=cluster, node=f"{node.incarnation:016x}", slots=membership.slots)
+        grace = settings["grace"]
+        watch_end(loop, life_fd, _Ender(membership, grace))
+        await membership.ended
+        if not membership.must_begin_again and not membership.is_draining:
+            starter.exit_code = FAILED  # the node gave up, and has said why
+    finally:
+        await server.stop(0)
+    return membership.must_begin_again
+
+
+class _Ender:
+    """The first SIGTERM lets what runs finish, the second does not."""
+
+    def __init__(self, membership: Membership, grace: float) -> None:
+        self._membership = membership
+        self._grace = grace
+
+    def __call__(self, reason: str) -> None:
+        self._membership.drain(reason, self._grace)
+        self._grace = 0.0
+
+
+def _begin_again(settings: dict[str, Any], ready_fd: int, life_fd: int, token: str | None) -> None:
+    """Replace this process by a fresh one: workers, template and store have ended, and nothing of them is left."""
+    env = dict(os.environ) | ({TOKEN_VARIABLE: token} if token else {})
+    for fd in (ready_fd, life_fd):
+        if fd >= 0:
+            os.set_inheritable(fd, True)
+    time.sleep(random.uniform(0.0, FIRST_PAUSE_SECONDS))
+    sys.stderr.flush()
+    os.execve(sys.executable, program("node", ready_fd, life_fd, settings), env)
+
+
+def _nothing() -> None:
+    """Stand for what ends the node before there is anything to end."""
