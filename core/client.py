@@ -454,6 +454,7 @@ class Client:
         self.check_open()
         while not turn.acquire(timeout=TURN_SECONDS):
             shield.open(self.check_open)  # raises what came meanwhile, which it must not once we have the lock
+            self.turns.read_on()
             if deadline is not None and time.monotonic() >= deadline:
                 raise errors.GetTimeoutError("another thread waits for the node's answer to the same question")
         return turn

@@ -138,5 +138,5 @@ def _end(pid: int) -> None:
         if wait_child(pid, END_TIMEOUT) is None:
             os.kill(pid, signal.SIGKILL)
             wait_child(pid, END_TIMEOUT)
-    except ChildProcessError:
+    except (ChildProcessError, ProcessLookupError):
         pass  # the program reaps all children itself

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import StoreFullError
 from .failures import encode_error
@@ -40,6 +40,14 @@ ITEM_SECONDS = 0.005
 #: those not above `CROWDED_INLINE_MAX`. Larger makes fewer messages, smaller keeps less in sockets.
 PART_NBYTES = 1 << 20
 CROWDED_INLINE_MAX = 4 << 10
+
+
+class Extent(NamedTuple):
+    """How much of a part: so many values, and of what they bring along."""
+
+    values: int
+    announced: int
+    contained: int
 
 
 class PacketPart:
@@ -151,7 +159,7 @@ class PacketPart:
             worker.leave_fork(None)
         self._flush()
         with worker.sending:
-            self._send(is_done=False)
+            self._send(self._all(), is_done=False)
         worker.watch(self, ITEM_SECONDS)
 
     def _send_last(self) -> None:
@@ -162,12 +170,11 @@ class PacketPart:
         self._flush()
         with worker.sending:
             worker.watched = None
-            self._send(is_done=not self.behind)
+            self._send(self._all(), is_done=not self.behind)
 
     def review(self) -> None:
         """In the background thread, when the alarm has gone off: let go of what a slow item holds up."""
         worker = self.worker
-        self._flush()
         with worker.sending:
             if worker.watched is not self:
                 return
@@ -175,15 +182,27 @@ class PacketPart:
             if left > 0:
                 worker.watch(self, left)
                 return
-            self._send(is_done=False, given_back=0 if worker.is_ordered else self._give_back())
+            given_back = 0 if worker.is_ordered else self._give_back()
+            first, ended = self.first, self._all()
+            if not self._is_flush_due():
+                self._send(ended, is_done=False, given_back=given_back)
+                return
+            self._send(Extent(0, 0, 0), is_done=False, given_back=given_back)  # room may be what the flush waits for
+        self._flush()  # for these; one that ends now may refer to what we have not told anybody of
+        with worker.sending:
+            if worker.watched is self and self.first == first:
+                self._send(ended, is_done=False)
+
+    def _is_flush_due(self) -> bool:
+        client = self.worker.client
+        return bool(client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent)
 
     def _flush(self) -> None:
         """Whom we borrow from must hear of it before our task's end releases what it held. Not under `sending`: it may
         pickle items of the task's own, which is its code.
         """
-        client = self.worker.client
-        if client.owner.commands or client.dropped or client.values.reader.ended or client.has_unsent:
-            client.flush()
+        if self._is_flush_due():
+            self.worker.client.flush()
 
     def _give_back(self) -> int:
         """Part with everything that has not begun; returns the number of tasks."""
@@ -197,41 +216,49 @@ class PacketPart:
                 return count
             count += 1
 
-    def _send(self, *, is_done: bool, given_back: int = 0) -> None:
-        """Say what has ended, under `sending`."""
+    def _all(self) -> Extent:
+        """What has ended and was not sent, under `sending`."""
+        return Extent(len(self.values), len(self.announced), len(self.contained))
+
+    def _send(self, extent: Extent, *, is_done: bool, given_back: int = 0) -> None:
+        """Say what has ended, as far as `extent` goes, under `sending`."""
         worker = self.worker
         client = worker.client
-        values, contained, ended_at = self.values[:], self.contained[:], self.ended_at
-        if not (values or is_done or given_back):
+        count, _, held = extent
+        if not (count or is_done or given_back):
             return
+        ended_at = self.ended_at
         with client.lock:
-            finished = self._message(is_done, given_back, values, contained, ended_at - self.since)
+            finished = self._message(extent, ended_at - self.since, is_done, given_back)
             worker.link.send(Frame.FINISHED, finished.SerializeToString(), self.owner)
         if is_done:
             worker.slot.clear()  # not before: what a dead worker does not name, the node runs again
-        client.dropped.extend(contained)
-        del self.contained[: len(contained)]
-        del self.values[: len(values)]
-        self.first += len(values)
-        self.since, self.nbytes = ended_at, 0
+        if held:
+            client.dropped.extend(self.contained[:held])
+            del self.contained[:held]
+        if count:
+            del self.values[:count]
+            self.first += count
+            self.since, self.nbytes = ended_at, 0
 
-    def _message(self, is_done: bool, given_back: int, values: list[bytes], contained: list[ObjectId],
-                 seconds: float) -> pb.Finished:  # fmt: skip
+    def _message(self, extent: Extent, seconds: float, is_done: bool, given_back: int) -> pb.Finished:
         worker = self.worker
+        count, told, held = extent
+        values = self.values[:count]
         worker.passed += sum(map(len, values))
         if worker.passed > REUSE_NBYTES:
             worker.renew_lone()
         finished = worker.lone
-        if not is_done or not values or self.announced or contained:
-            finished = pb.Finished(packet_done=is_done, given_back=given_back, announced=self.announced)
-            self.announced.clear()
-            if values:
+        if not is_done or not count or told or held:
+            finished = pb.Finished(packet_done=is_done, given_back=given_back, announced=self.announced[:told])
+            del self.announced[:told]
+            if count:
                 finished.done.add()
-            if contained:
-                worker.pass_on(finished, contained, self.owner)
+            if held:
+                worker.pass_on(finished, self.contained[:held], self.owner)
         finished.packet = self.number
         finished.printed = worker.has_printed(seconds)
-        if values:
+        if count:
             done = finished.done[0]
             done.stream, done.first, done.attempt, done.stride = self.stream, self.first, self.attempt, self.stride
             del done.values[:]

@@ -166,6 +166,12 @@ class Turns:
             if is_free:
                 self._leave()
 
+    def read_on(self) -> None:
+        """Take in what has come, if this thread has the link already: who it waits for may wait for just that."""
+        if self.reading and self._reader == threading.get_ident():
+            self._client.link.receive(0)
+            self._client.handle_input()
+
     def serve(self) -> bool:
         """Read and handle what is there; the background thread's turn. False: the link has ended."""
         with self._turn:

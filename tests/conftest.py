@@ -22,6 +22,10 @@ import pytest
 #: Folders of tests in the order in which they run: what fails first is what is closest to the cause.
 ORDER = ("unit", "conformance", "integration", "faults", "backends", "simulation")
 
+#: Beginnings of the names of files that come after all others: they load gRPC, whose threads and descriptors stay in
+#: this process, where other tests fork and count.
+LAST = ("test_aioloop", "test_grpc", "test_head", "test_cluster_commands")
+
 #: Seconds which processes, threads and descriptors of a test have to go once the test is over.
 GRACE = 2.0
 
@@ -44,10 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests in `ORDER`; those directly in tests/ come first."""
+    """Run the tests in `ORDER`; those directly in tests/ come first, those of `LAST` at the end."""
     places = {name: place for place, name in enumerate(ORDER)}
     root = Path(__file__).parent
-    items.sort(key=lambda item: places.get(item.path.relative_to(root).parts[0], -1))
+
+    def place(item: pytest.Item) -> int:
+        if item.path.name.startswith(LAST):
+            return len(ORDER)
+        return places.get(item.path.relative_to(root).parts[0], -1)
+
+    items.sort(key=place)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ def test_loud_children_of_a_task_do_not_stop_the_node(start_program: Any) -> Non
     assert "[1, 1, 1, 1]" in err
 
 
-def test_client_whose_stdout_has_only_write(run_program: Any) -> None:
-    out = run_program("""
+def test_client_whose_stdout_has_only_write(start_program: Any) -> None:
+    program = start_program("""
         import os, sys, time
         import outboard as ob
         class Tee:
@@ -52,12 +52,13 @@ def test_client_whose_stdout_has_only_write(run_program: Any) -> None:
             sys.stdout = stdout
             print(values)
     """)
+    out, _ = program.communicate(timeout=50)
     assert out == "[0, 1, 2, 3, 4, 0, 1, 2, 3, 4]\n"
 
 
 @pytest.mark.parametrize("stream", ["None", "OnlyWrite()"])
-def test_task_that_replaces_its_stdout(run_program: Any, stream: str) -> None:
-    out = run_program(f"""
+def test_task_that_replaces_its_stdout(start_program: Any, stream: str) -> None:
+    program = start_program(f"""
         import sys, time
         import outboard as ob
         class OnlyWrite:
@@ -83,6 +84,7 @@ def test_task_that_replaces_its_stdout(run_program: Any, stream: str) -> None:
             values = ob.get([odd.remote(i) for i in range(4)], timeout=20)
             print(values[0], ob.get(values[1][0], timeout=20), values[2:])
     """)
+    out, _ = program.communicate(timeout=50)
     assert out == "0 late [2, 3]\n"
 
 

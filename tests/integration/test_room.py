@@ -87,3 +87,23 @@ for _ in range(3):
 print(len(ob.get(ob.put(bytes(20_000_000)))))
 """)
     assert out == "full\n" + "20000000\n" * 4
+
+
+def test_threads_that_need_room_at_once_do_not_wait_for_each_other(run_program: Any) -> None:
+    out = run_program(f"""{HEAD}
+
+def first(array):
+    return float(array[0])
+
+if __name__ == "__main__":
+    ob.init(num_cpus=2, store_memory="64MiB")
+    with Pool(2) as pool:
+        pool.map(first, [np.ones(1)] * 500, chunksize=1)
+        for _ in range(6):
+            hold = ob.remote(num_cpus=2)(time.sleep).remote(0.1)
+            results = pool.map_async(first, [np.full(200_000, float(n)) for n in range(24)], chunksize=1)
+            assert results.get(30) == [float(n) for n in range(24)]
+            ob.get(hold)
+    print("done")
+""")
+    assert out == "done\n"

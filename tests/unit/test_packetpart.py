@@ -77,14 +77,14 @@ class Values(ClientValues):
     def encode_value(self, value: Any, *args: Any, **named: Any) -> Encoded:
         if not isinstance(value, Brings):
             return super().encode_value(value, *args, **named)
-        stored, refs = (), ()
+        stored, refs = [], []
         if value.seq is not None:
-            stored = (pb.Descriptor(owner=OWNER, seq=value.seq),)
+            stored.append(pb.Descriptor(owner=OWNER, seq=value.seq))
             self._unannounced[ObjectId(OWNER, value.seq)] = stored[0]
         if value.ref is not None:
-            refs = (value.ref,)
+            refs.append(value.ref)
             self.release_hold(value.ref)  # the task's own reference ends with it
-        return Encoded(pickle.dumps(value.seq or 0), stored, refs)
+        return Encoded(pickle.dumps(value.seq or 0), tuple(stored), tuple(refs))
 
 
 class Link:
@@ -343,8 +343,8 @@ def brought(finished: pb.Finished) -> tuple[list[int], list[int], list[int]]:
 
 def test_what_a_result_brings_along_goes_with_it_and_is_held_until_then(worker: FakeWorker, clock: Clock) -> None:
     said = worker.serve_packet(bring(worker, clock, 1), 2, 1, num_returns=2)
-    assert said == [([0, 0], 1, False), ([1, 1], 0, True)]
-    assert [brought(f) for f in worker.sent.finished] == [([0], [0], []), ([1], [1], [])]
+    assert said == [([], 1, False), ([0, 0], 0, False), ([1, 1], 0, True)]
+    assert [brought(f) for f in worker.sent.finished] == [([], [], []), ([0], [0], []), ([1], [1], [])]
     for number in range(2):
         oid = ObjectId(WORKER, 1000 + number)
         worker.client.owner.on_passed(oid, is_refused=False)
@@ -379,7 +379,8 @@ def test_who_is_borrowed_from_hears_of_it_before_the_result_is_told(
         return wait(number)
 
     worker.serve_packet(function, 3)
-    assert worker.sent.order[:2] == [Frame.BORROW, Frame.FINISHED]
+    words_before_results = next(place for place, f in enumerate(worker.sent.finished) if f.done)
+    assert worker.sent.order.index(Frame.BORROW) == words_before_results
 
 
 # -- forks
