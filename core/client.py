@@ -131,6 +131,8 @@ class Client:
         self.on_items: Callable[[int], None] = lambda stream: None
         self.on_lines: Callable[[Any], None] = lambda log: None
         self.encoding: Counter[int] = Counter()  # kind → batches of items that are being pickled
+        self._engaged: set[int] = set()  # threads that send items or ask the node something
+        self._postponed: list[machine.SendItems] = []  # items that wait for such a thread
         self._questions = {reply: threading.RLock() for reply in QUESTIONS}  # one at a time of each kind
         self._busy = False  # the machine is in the middle of an event
         self._unsent = 0
@@ -266,7 +268,7 @@ class Client:
         """Do what the machine commands, without a shield of its own."""
         with self.lock:
             items = self.pump()
-        if items:
+        if items or self._postponed:
             self.send_items(items)
 
     def pump(self) -> list[machine.SendItems]:
@@ -287,6 +289,7 @@ class Client:
             or self.owner.backlog
             or self._unsent
             or self.requests
+            or self._postponed
             or self.leaving
             or self.retired
             or self.values.reader.ended
@@ -360,21 +363,39 @@ class Client:
                 self.send(Frame.UNBIND, pb.Unbind(id=binding).SerializeToString())
 
     def send_items(self, deferred: list[machine.SendItems]) -> None:
-        """Pickle and send items of task arrays, and what follows from it. Not under the lock."""
+        """Pickle and send items of task arrays, and what follows from it. Not under the lock.
+
+        A thread that is at it already, or waits for the node's answer to a question, only notes them: pickling may need
+        room, and two questions of one thread would take each other's answers. They follow when it has done that.
+        """
+        me = threading.get_ident()
         with shield:
-            while deferred:
-                batch: Batch = {}
-                senders = [ItemSender(self, command, batch) for command in deferred]
-                try:
-                    for sender in senders:
-                        sender.run()
-                finally:
-                    with self.lock:
-                        for sender in senders:
-                            sender.hand_back()
-                            self.encoding[sender.array.kind.id] -= 1
-                with self.lock:
-                    deferred = self.pump()
+            with self.lock:
+                self._postponed += deferred
+            if me in self._engaged:
+                return
+            self._engaged.add(me)
+            try:
+                while self._postponed:
+                    self._send_postponed()
+            finally:
+                self._engaged.discard(me)
+
+    def _send_postponed(self) -> None:
+        batch: Batch = {}
+        with self.lock:
+            commands, self._postponed = self._postponed, []
+            senders = [ItemSender(self, command, batch) for command in commands]
+        try:
+            for sender in senders:
+                sender.run()
+        finally:
+            with self.lock:
+                for sender in senders:
+                    sender.hand_back()
+                    self.encoding[sender.array.kind.id] -= 1
+        with self.lock:
+            self._postponed += self.pump()
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -436,18 +457,31 @@ class Client:
             NodeLostError: the node ended. GetTimeoutError: no answer in time.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        me = threading.get_ident()
         with shield:
-            turn = self._take_turn(reply, deadline)
+            is_first = me not in self._engaged
+            self._engaged.add(me)
             try:
-                with self.lock:
-                    self.check_open()
-                    self.inbox.expect(reply)
-                    self.send(request, body)
-                if not self.turns.wait(lambda: reply in self.inbox.replies, deadline):
-                    raise errors.GetTimeoutError(f"the node did not answer within {timeout} s")
-                return self.inbox.replies.pop(reply)
+                answer = self._ask(request, body, reply, deadline)
             finally:
-                turn.release()
+                if is_first:
+                    self._engaged.discard(me)
+            if is_first and self._postponed:
+                self.send_items([])
+            return answer
+
+    def _ask(self, request: int, body: bytes, reply: int, deadline: float | None) -> Any:
+        turn = self._take_turn(reply, deadline)
+        try:
+            with self.lock:
+                self.check_open()
+                self.inbox.expect(reply)
+                self.send(request, body)
+            if not self.turns.wait(lambda: reply in self.inbox.replies, deadline):
+                raise errors.GetTimeoutError("the node did not answer in time")
+            return self.inbox.replies.pop(reply)
+        finally:
+            turn.release()
 
     def _take_turn(self, reply: int, deadline: float | None) -> Any:
         turn = self._questions[reply]
