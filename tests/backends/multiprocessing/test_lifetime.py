@@ -251,14 +251,14 @@ def test_what_needs_inheritance_is_refused_with_what_to_use(native_pool_class: A
         shared.close()
 
 
-def test_join_ends_when_the_iterator_of_a_blocked_input_is_dropped_meanwhile() -> None:
+def test_join_ends_when_the_iterator_of_a_blocked_input_is_dropped_meanwhile(native_pool_class: Any) -> None:
     unblock = threading.Event()
 
     def blocked() -> Any:
         yield 1
         unblock.wait(30)
 
-    pool = Pool(2)
+    pool = native_pool_class(2)
     results = pool.imap(abs, blocked())
     assert next(results) == 1
     pool.close()
