@@ -182,18 +182,20 @@ def test_handler_that_raises_anywhere_never_hangs_the_program(cluster: Any, seed
         raise Alarm
 
     before = signal.signal(signal.SIGUSR1, ring)
-    stop = threading.Event()
+    go, stop = threading.Event(), threading.Event()
 
     def send() -> None:
+        go.wait()  # not while `start` is at work: interrupted there, the thread would outlive the test
         for _ in range(30):
             stop.wait(rng.uniform(0.0005, 0.01))
             os.kill(os.getpid(), signal.SIGUSR1)
         stop.set()
 
     thread = threading.Thread(target=send)
+    thread.start()
     raised = 0
     try:
-        thread.start()
+        go.set()
         while not stop.is_set():
             try:
                 assert ob.get([task.remote(i) for i in range(5)], timeout=10) == [2 * i for i in range(5)]
@@ -202,9 +204,10 @@ def test_handler_that_raises_anywhere_never_hangs_the_program(cluster: Any, seed
             except OutboardError as error:  # an event was torn: said so, and the next call has a new cluster
                 assert not isinstance(error, TimeoutError), error
     finally:
-        while thread.is_alive():
+        while True:
             try:
                 thread.join()
+                break
             except Alarm:
                 raised += 1
         signal.signal(signal.SIGUSR1, before)
