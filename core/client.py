@@ -213,6 +213,7 @@ class Client:
             with self.lock:
                 index, items = self._submit(kind, encoded, inputs)
             if items:
+                self.forget_torn()
                 self.send_items(items)
         return index
 
@@ -262,7 +263,15 @@ class Client:
     def flush(self) -> None:
         """Send what is due and do what the machine commands."""
         with shield:  # one for both: what the machine has dealt out is sent or handed back
+            self.forget_torn()
             self.pump_and_send()
+
+    def forget_torn(self) -> None:
+        """In its outermost shield a thread neither sends nor asks yet: if it seems to, a handler of the program raised
+        before it could say that it had done.
+        """
+        if self._engaged and shield.is_outermost:
+            self._engaged.discard(threading.get_ident())
 
     def pump_and_send(self) -> None:
         """Do what the machine commands, without a shield of its own."""
@@ -370,6 +379,7 @@ class Client:
         """
         me = threading.get_ident()
         with shield:
+            self.forget_torn()
             with self.lock:
                 self._postponed += deferred
             if me in self._engaged:
@@ -459,6 +469,7 @@ class Client:
         deadline = None if timeout is None else time.monotonic() + timeout
         me = threading.get_ident()
         with shield:
+            self.forget_torn()
             is_first = me not in self._engaged
             self._engaged.add(me)
             try:

@@ -37,6 +37,7 @@ class Turns:
         with shield:
             if self.reading and self._reader == threading.get_ident() and shield.is_outermost:
                 self._leave()  # a handler of the program raised before we could do so
+            self._client.forget_torn()
             if not ready() and self._client.has_due():
                 self._client.pump_and_send()
             while not ready():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_interrupt_between_dealing_items_out_and_sending_them_loses_none(
                 with pytest.raises(KeyboardInterrupt):
                     pool.map(abs, range(60), chunksize=1)
         assert pool.map_async(abs, range(10), chunksize=1).get(20) == list(range(10))
+
+
+def test_thread_that_was_torn_out_of_sending_sends_again(cluster: Callable[..., Any]) -> None:
+    cluster(num_cpus=2)
+    with Pool(2) as pool:
+        pool.map(abs, range(10), chunksize=1)
+        client = engine.current().client  # type: ignore[attr-defined]
+        client._engaged.add(threading.get_ident())  # as a handler leaves it that raises between two steps
+        assert pool.map_async(abs, range(300), chunksize=1).get(20) == list(range(300))
+        assert not client._engaged
 
 
 PROGRAM = """
