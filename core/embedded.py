@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .interrupts import shield
 from .options import Settings
-from .process.folders import import_path
+from .process.interpreter import command_line
 from .process.lifetime import open_pidfd, wait_child
 from .rpc.sockets import connect, socketpair
 
@@ -24,11 +24,8 @@ END_TIMEOUT = 5.0
 #: Descriptors that the node finds: its end of the client's link, and a pidfd of the client.
 _LINK_FD, _PIDFD = 3, 4
 
-#: Program of the node: the client's import path, then the settings.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[3].split('\\n'); "
-    "from outboard.boot import main; main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[4])"
-)
+#: Program of the node: the two descriptors, then the settings.
+_PROGRAM = "from outboard.boot import main; main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 
 
 def start(settings: Settings) -> NativeEngine:
@@ -70,21 +67,9 @@ def _spawn(theirs: socket.socket, settings: Settings) -> int:
         "num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus, "resources": dict(settings.resources),
         "store_memory": settings.store_memory,
     })  # fmt: skip
-    import subprocess
-
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     env = {k: v for k, v in os.environ.items() if k != "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"}
-    path = "\n".join(import_path())
-    program = [
-        sys.executable,
-        *flags,
-        "-c",
-        _PROGRAM,
-        str(_LINK_FD),
-        str(-1 if pidfd is None else _PIDFD),
-        path,
-        described,
-    ]
+    watch_fd = -1 if pidfd is None else _PIDFD
+    program = command_line(_PROGRAM, str(_LINK_FD), str(watch_fd), described)
     # High copies first: either descriptor may have the other's number.
     link, watch = _high_copy(theirs.fileno()), _high_copy(theirs.fileno() if pidfd is None else pidfd)
     null = os.open(os.devnull, os.O_RDWR)

@@ -12,7 +12,7 @@ from . import errors, forks
 from .client import Client, new_incarnation, python_version
 from .logs import Printer
 from .native import NativeEngine
-from .process.folders import current_folder, import_path
+from .process.interpreter import current_folder, import_path
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb

@@ -11,18 +11,18 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .errors import OutboardError, describe_exit
 from .exits import FAILED, TIMED_OUT
+from .process.interpreter import command_line
 
 #: What the processes run, by what they are.
 _CALLS = {
-    "head": "from outboard.headprocess import main; sys.exit(main(*map(int, sys.argv[3:5]), sys.argv[5]))",
-    "node": "from outboard.boot import join; join(*map(int, sys.argv[3:5]), sys.argv[5])",
+    "head": "from outboard.headprocess import main; sys.exit(main(*map(int, sys.argv[2:4]), sys.argv[4]))",
+    "node": "from outboard.boot import join; join(*map(int, sys.argv[2:4]), sys.argv[4])",
 }
 
 #: Lines of a process's log that are shown when it ended without a word.
@@ -50,11 +50,7 @@ class Started(NamedTuple):
 
 def program(what: str, ready_fd: int, life_fd: int, settings: Mapping[str, Any]) -> list[str]:
     """Return the command line of a head or node; ``what`` stands where lists of processes show it."""
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    path = "\n".join(p or os.getcwd() for p in sys.path)
-    code = f"import sys; sys.path[:] = sys.argv[2].split('\\n'); {_CALLS[what]}"
-    arguments = [f"outboard-{what}", path, str(ready_fd), str(life_fd), json.dumps(dict(settings))]
-    return [sys.executable, *flags, "-c", code, *arguments]
+    return command_line(_CALLS[what], f"outboard-{what}", str(ready_fd), str(life_fd), json.dumps(dict(settings)))
 
 
 def start(

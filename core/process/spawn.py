@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from .interpreter import command_line
 from .lifetime import open_pidfd
 from .template import EXITED, Entry, decode_report, encode_fork, encode_kill, encode_signal, main
 
@@ -27,11 +28,8 @@ _MAX_REPORT_NBYTES = 4096
 #: Packets where the system has them between connected processes.
 _PACKETS = socket.SOCK_DGRAM if sys.platform == "darwin" else socket.SOCK_SEQPACKET
 
-#: Program of a template started by exec: the node's import path, then the arguments of ``run_from_arguments``.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv.pop(1).split('\\n'); "
-    "from outboard.process.template import run_from_arguments as run; run(sys.argv[1:])"
-)
+#: Program of a template started by exec: takes the arguments of ``run_from_arguments``.
+_PROGRAM = "from outboard.process.template import run_from_arguments as run; run(sys.argv[1:])"
 
 
 def fork_template(
@@ -81,11 +79,7 @@ def exec_template(
                 os.set_inheritable(fd, True)
         control, pidfd, board = map(str, passed)
         arguments = [control, str(os.getpid()), pidfd, board, folder, entry, *modules]
-        import subprocess
-
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        program = [sys.executable, *flags, "-c", _PROGRAM, "\n".join(sys.path), *arguments]
-        return os.posix_spawn(sys.executable, program, os.environ), ours
+        return os.posix_spawn(sys.executable, command_line(_PROGRAM, *arguments), os.environ), ours
     except OSError:
         ours.close()
         raise
