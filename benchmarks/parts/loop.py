@@ -9,6 +9,8 @@ import importlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -54,8 +56,26 @@ def measure(make_loop: Callable[[], Any]) -> float:
     return best * 1e6
 
 
+#: Program of a fresh interpreter: what importing a module takes of time and of memory.
+IMPORT = """
+import importlib, psutil, sys, time
+memory = psutil.Process().memory_info
+before, begin = memory().rss, time.perf_counter()
+importlib.import_module(sys.argv[1])
+print(time.perf_counter() - begin, memory().rss - before)
+"""
+
+
+def import_cost(module: str) -> tuple[float, float]:
+    """Least milliseconds of several imports in fresh interpreters, and the MB that they added."""
+    command = [sys.executable, "-c", IMPORT, module]
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(ROUNDS)]
+    seconds, nbytes = zip(*((float(took), float(grown)) for took, grown in runs), strict=True)
+    return min(seconds) * 1e3, min(nbytes) / 1e6
+
+
 def main() -> None:
-    """Print one line a loop."""
+    """Print one line a loop, and what importing it costs."""
     loops: dict[str, Callable[[], Any]] = {"PollLoop": PollLoop}
     loops["asyncio"] = importlib.import_module("asyncio").new_event_loop
     try:
@@ -64,6 +84,8 @@ def main() -> None:
         print("loop: uvloop is not installed")
     for name, make_loop in loops.items():
         print(f"loop: one message there and back, {name:<9} {measure(make_loop):6.1f} us")
+        module = "outboard.pollloop" if name == "PollLoop" else name
+        print("loop: its import, {:<9} {:6.1f} ms {:6.1f} MB".format(name, *import_cost(module)))
 
 
 if __name__ == "__main__":
