@@ -87,7 +87,7 @@ class NativeArray:
             if record.finished == record.count:
                 return []
             deadline = None if timeout is None else time.monotonic() + timeout
-            if not self._engine.client.turns.wait(lambda: record.completions, deadline):  # type: ignore[arg-type,return-value]
+            if not self._engine.client.turns.wait(lambda: bool(record.completions), deadline):
                 raise errors.GetTimeoutError(f"no item finished within {timeout} s")
         return self.take_nowait()
 

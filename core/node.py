@@ -123,7 +123,7 @@ class Node:
             Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
             Frame.RELEASE: self._on_release,
             Frame.ADOPT: self._on_adopt, Frame.LEAVING: self._on_leaving,
-            Frame.STATUS: self._on_status, Frame.SHUTDOWN: self._on_shutdown,
+            Frame.STATUS: self._on_status,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -342,10 +342,6 @@ class Node:
         for s in cancel.spans:
             span = Span(s.stream, s.first, s.count, s.attempt, s.stride or 1)
             self.dispatch.on_cancel(peer.incarnation, span, kill_after, cancel.force, self.now())
-
-    def _on_shutdown(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        if peer.incarnation == self.founder:
-            self.end()
 
     # -- frames of workers --------------------------------------------------------------------------------------------
 

@@ -198,7 +198,10 @@ def parse_flag(text: str | bool) -> bool:
 
 def parse_amount(given: str | float) -> float:
     """Read the amount of a resource: a number that is not negative."""
-    amount = float(given)
+    try:
+        amount = float(given)
+    except ValueError:
+        raise ValueError(f"{given!r} is not a number") from None
     if isinstance(given, bool) or not 0 <= amount < float("inf"):
         raise ValueError(f"{given!r} is not an amount: 0 or more")
     return amount
@@ -206,13 +209,20 @@ def parse_amount(given: str | float) -> float:
 
 def parse_amounts(text: str | Mapping[str, float]) -> dict[str, float]:
     """Read amounts by name: ``"licence=2,disk=0.5"``."""
-    if isinstance(text, str):
-        pairs = (part.partition("=") for part in text.split(",") if part.strip())
-        text = {name.strip(): amount for name, _, amount in pairs}  # type: ignore[misc]
-    for name in text:
+    given: Mapping[str, Any] = (
+        text if isinstance(text, Mapping) else dict(_pair(part) for part in text.split(",") if part)
+    )
+    for name in given:
         if name in _BUILTIN_RESOURCES:
             raise ValueError(f"{name!r} has a setting of its own: {_BUILTIN_RESOURCES[name]}")
-    return {name: parse_amount(amount) for name, amount in text.items()}
+    return {name: parse_amount(amount) for name, amount in given.items()}
+
+
+def _pair(part: str) -> tuple[str, str]:
+    name, sign, amount = part.partition("=")
+    if not (sign and name.strip()):
+        raise ValueError(f"{part.strip()!r} is no name=amount, as in licence=2,disk=0.5")
+    return name.strip(), amount
 
 
 def _setting(default: Any, parse: Callable[[Any], Any]) -> Any:
@@ -269,12 +279,12 @@ class Settings:
         _check_spelling(environ)
         values: dict[str, Any] = {}
         for name, parse in _PARSERS.items():
-            given = explicit.get(name)
+            given, where = explicit.get(name), ""
             variable = _PREFIX + name.upper()
             if given is None and environ.get(variable):
-                given = environ[variable]
+                given, where = environ[variable], f" (in {variable})"
             if given is not None:
-                values[name] = _parsed(name, parse, given)
+                values[name] = _parsed(name, parse, given, where)
         return cls(**values)
 
 
@@ -283,11 +293,11 @@ SETTING_NAMES = tuple(f.name for f in dataclasses.fields(Settings))
 _PARSERS: dict[str, Callable[[Any], Any]] = {f.name: f.metadata["parse"] for f in dataclasses.fields(Settings)}
 
 
-def _parsed(name: str, parse: Callable[[Any], Any], given: Any) -> Any:
+def _parsed(name: str, parse: Callable[[Any], Any], given: Any, where: str) -> Any:
     try:
         return parse(given)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"setting {name}: {error}") from error
+        raise ValueError(f"setting {name}: {error}{where}") from error
 
 
 def _check_spelling(environ: Mapping[str, str]) -> None:

@@ -287,8 +287,7 @@ class Workforce:
         )  # fmt: skip
         for position, objects in interval.holds.items():
             target.holds.add(position=position, objects=objects)
-            for d in objects:
-                self.node.store.extents.pin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)  # type: ignore[attr-defined]
+            self._pin_objects(hand, objects)
 
     def packet_reported(self, worker: int, finished: pb.Finished) -> None:
         """A worker has taken packets, so its socket may have room for those that wait."""
@@ -336,6 +335,10 @@ class Workforce:
         for interval in intervals:
             for objects in interval.holds.values():
                 self._unpin_objects(self.hands[worker], objects)
+
+    def _pin_objects(self, hand: Hand, objects: Iterable[Any]) -> None:
+        for d in objects:
+            self.node.store.extents.pin(ObjectId(d.owner, d.seq), d.version, hand.peer.incarnation)
 
     def _unpin_objects(self, hand: Hand, objects: Iterable[Any]) -> None:
         for d in objects:

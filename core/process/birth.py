@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -10,7 +11,12 @@ from typing import Any, TextIO
 
 from .stdio import unread_nbytes
 
-_flush_c: Callable[[], Any] = lambda: None  # noqa: E731
+
+def _nothing() -> None:
+    """Until C's output is known by name there is none to flush."""
+
+
+_flush_c: Callable[[], Any] = _nothing
 
 _LINE_BUFFERED = 1  # _IOLBF, of glibc, musl and macOS alike
 
@@ -26,7 +32,7 @@ def buffer_c_output_by_lines() -> None:
         libc.setvbuf(stream, None, _LINE_BUFFERED, ctypes.c_size_t(0))
     except (OSError, ValueError, AttributeError):
         return  # a library of other names; what it buffers comes later, or is lost with its process
-    _flush_c = lambda: libc.fflush(stream)  # noqa: E731
+    _flush_c = functools.partial(libc.fflush, stream)
 
 
 def restore_signals() -> None:

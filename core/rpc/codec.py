@@ -87,7 +87,6 @@ class Frame:
     LOG = 35
     STATUS = 36
     STATUS_REPLY = 37
-    SHUTDOWN = 38
     INIT_FAILED = 39
     FORKED = 40
     STORE_FULL = 41
@@ -110,7 +109,6 @@ _CONTROL = (
     Frame.GRANT,
     Frame.STATUS,
     Frame.STATUS_REPLY,
-    Frame.SHUTDOWN,
     Frame.BLOCKED,
     Frame.RESUME,
 )
@@ -277,7 +275,7 @@ def __getattr__(name: str) -> Any:
         Frame.OWNER_LOST: pb.Peer,
         Frame.STATUS: pb.StatusRequest,
     }
-    empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.SHUTDOWN, Frame.FORKED, Frame.STARTED,
+    empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.FORKED, Frame.STARTED,
              Frame.LEAVING)  # fmt: skip
     messages: dict[int, Any] = dict.fromkeys(empty)
     for frame_name, value in vars(Frame).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -158,3 +159,16 @@ def test_wrong_settings_are_refused(environ: dict[str, str], explicit: dict[str,
 
 def test_other_variables_of_our_prefix_are_left_alone() -> None:
     Settings.load({"OUTBOARD_TEST_NATIVE": "1", "OUTBOARD_TOKEN_FILE": "/x"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "given", "text"),
+    [
+        ("RESOURCES", '{"licence": 2}', "is no name=amount, as in licence=2,disk=0.5 (in OUTBOARD_RESOURCES)"),
+        ("RESOURCES", "licence=much", "'much' is not a number (in OUTBOARD_RESOURCES)"),
+        ("NUM_CPUS", "many", "setting num_cpus: 'many' is not a number (in OUTBOARD_NUM_CPUS)"),
+    ],
+)
+def test_wrong_variable_is_named(variable: str, given: str, text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        Settings.load({f"OUTBOARD_{variable}": given})

@@ -42,7 +42,6 @@ RELEASE: FrameType
 RESUME: FrameType
 RETURNED: FrameType
 SEGMENT: FrameType
-SHUTDOWN: FrameType
 STARTED: FrameType
 STATUS: FrameType
 STATUS_REPLY: FrameType

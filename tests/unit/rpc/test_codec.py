@@ -43,7 +43,7 @@ def test_each_frame_type_has_a_message_or_is_empty() -> None:
     assert set(codec.MESSAGES) == set(NAMES.values())
     assert codec.MESSAGES[Frame.STATUS] is pb.StatusRequest
     assert codec.MESSAGES[Frame.INIT_FAILED] is pb.InitFailed
-    assert codec.MESSAGES[Frame.SHUTDOWN] is None
+    assert codec.MESSAGES[Frame.LEAVING] is None
 
 
 def test_unknown_attribute_of_the_module_is_an_attribute_error() -> None:
