@@ -97,6 +97,15 @@ class Frame:
     DROP_KINDS = 46
     PASSED_ON = 47
     LEAVING = 48
+    SESSION = 49
+    NO_PATH = 50
+    CONNECT = 51
+    NODE_GONE = 52
+    ENDED = 53
+    PULL = 54
+    PULLED = 55
+    FETCH = 56
+    PIECE = 57
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'
@@ -112,7 +121,7 @@ _CONTROL = (
     Frame.BLOCKED,
     Frame.RESUME,
 )
-_LANE_OF = dict.fromkeys(_CONTROL, LANE_CONTROL) | {Frame.LOG: LANE_BULK}
+_LANE_OF = dict.fromkeys(_CONTROL, LANE_CONTROL) | {Frame.LOG: LANE_BULK, Frame.PIECE: LANE_BULK}
 
 #: Lane of each frame type, indexed by type.
 LANES = bytes(_LANE_OF.get(frame_type, LANE_TASKS) for frame_type in range(256))
@@ -257,7 +266,7 @@ class FrameDecoder:
 
 
 def __getattr__(name: str) -> Any:
-    """Build ``MESSAGES``, frame type to protobuf class (None: empty body), when it is first asked for."""
+    """Build ``MESSAGES``, frame type to protobuf class (None: empty body, or raw), when it is first asked for."""
     if name != "MESSAGES":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .protos import outboard_pb2 as pb
@@ -273,10 +282,11 @@ def __getattr__(name: str) -> Any:
         Frame.RELEASE: pb.Borrow,
         Frame.BORROWER_DIED: pb.Peer,
         Frame.OWNER_LOST: pb.Peer,
+        Frame.ENDED: pb.Peer,
         Frame.STATUS: pb.StatusRequest,
     }
     empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.FORKED, Frame.STARTED,
-             Frame.LEAVING)  # fmt: skip
+             Frame.LEAVING, Frame.SESSION)  # fmt: skip
     messages: dict[int, Any] = dict.fromkeys(empty)
     for frame_name, value in vars(Frame).items():
         if not frame_name.startswith("_") and value not in messages:

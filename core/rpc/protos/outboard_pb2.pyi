@@ -14,8 +14,11 @@ BLOCKED: FrameType
 BORROW: FrameType
 BORROWER_DIED: FrameType
 CANCEL: FrameType
+CONNECT: FrameType
 DESCRIPTOR: _descriptor.FileDescriptor
 DROP_KINDS: FrameType
+ENDED: FrameType
+FETCH: FrameType
 FINISHED: FrameType
 FORKED: FrameType
 FRAME_UNSPECIFIED: FrameType
@@ -33,15 +36,21 @@ LEAVING: FrameType
 LOG: FrameType
 LOST: FrameType
 MAP: FrameType
+NODE_GONE: FrameType
+NO_PATH: FrameType
 OWNER_LOST: FrameType
 PACKET: FrameType
 PASSED_ON: FrameType
+PIECE: FrameType
+PULL: FrameType
+PULLED: FrameType
 RECLAIM: FrameType
 REFUSAL: FrameType
 RELEASE: FrameType
 RESUME: FrameType
 RETURNED: FrameType
 SEGMENT: FrameType
+SESSION: FrameType
 STARTED: FrameType
 STATUS: FrameType
 STATUS_REPLY: FrameType
@@ -162,6 +171,16 @@ class Cancel(_message.Message):
     spans: _containers.RepeatedCompositeFieldContainer[Span]
     def __init__(self, spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., force: bool = ..., kill_after: _Optional[float] = ..., kill: bool = ...) -> None: ...
 
+class Connect(_message.Message):
+    __slots__ = ["address", "hello", "node"]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    hello: Hello
+    node: int
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
+
 class Death(_message.Message):
     __slots__ = ["exitcode", "host", "limit_nbytes", "peak_nbytes", "pid", "signal", "stderr_tail", "worker"]
     EXITCODE_FIELD_NUMBER: _ClassVar[int]
@@ -227,7 +246,7 @@ class DropKinds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., owner: _Optional[int] = ...) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ["cause", "pickled", "text", "traceback", "type_name", "value_repr"]
+    __slots__ = ["cause", "lost", "pickled", "text", "traceback", "type_name", "value_repr"]
     class Cause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     ARGUMENT_UNPICKLABLE: Error.Cause
@@ -236,6 +255,8 @@ class Error(_message.Message):
     DEPENDENCY: Error.Cause
     EXITED: Error.Cause
     FUNCTION_UNPICKLABLE: Error.Cause
+    INPUT_LOST: Error.Cause
+    LOST_FIELD_NUMBER: _ClassVar[int]
     PICKLED_FIELD_NUMBER: _ClassVar[int]
     RAISED: Error.Cause
     RESULT_UNPICKLABLE: Error.Cause
@@ -245,12 +266,13 @@ class Error(_message.Message):
     TYPE_NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_REPR_FIELD_NUMBER: _ClassVar[int]
     cause: Error.Cause
+    lost: Ref
     pickled: bytes
     text: str
     traceback: str
     type_name: str
     value_repr: str
-    def __init__(self, pickled: _Optional[bytes] = ..., type_name: _Optional[str] = ..., text: _Optional[str] = ..., traceback: _Optional[str] = ..., cause: _Optional[_Union[Error.Cause, str]] = ..., value_repr: _Optional[str] = ...) -> None: ...
+    def __init__(self, pickled: _Optional[bytes] = ..., type_name: _Optional[str] = ..., text: _Optional[str] = ..., traceback: _Optional[str] = ..., cause: _Optional[_Union[Error.Cause, str]] = ..., value_repr: _Optional[str] = ..., lost: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
 class Extent(_message.Message):
     __slots__ = ["offset", "segment"]
@@ -259,6 +281,22 @@ class Extent(_message.Message):
     offset: int
     segment: int
     def __init__(self, segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Fetch(_message.Message):
+    __slots__ = ["asker", "nbytes", "offset", "owner", "seq", "version"]
+    ASKER_FIELD_NUMBER: _ClassVar[int]
+    NBYTES_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    asker: int
+    nbytes: int
+    offset: int
+    owner: int
+    seq: int
+    version: int
+    def __init__(self, owner: _Optional[int] = ..., seq: _Optional[int] = ..., version: _Optional[int] = ..., offset: _Optional[int] = ..., nbytes: _Optional[int] = ..., asker: _Optional[int] = ...) -> None: ...
 
 class Finished(_message.Message):
     __slots__ = ["adopted", "announced", "done", "given_back", "heard", "lent", "packet", "packet_done", "printed", "unpinned"]
@@ -313,7 +351,7 @@ class Grant(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ["authkey", "cwd", "incarnation", "main_package", "main_path", "pid", "preload", "protocol", "python", "release", "role", "sys_path", "worker"]
+    __slots__ = ["authkey", "cwd", "incarnation", "main_package", "main_path", "pid", "preload", "protocol", "python", "release", "role", "root", "sys_path", "worker"]
     class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     AUTHKEY_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +366,7 @@ class Hello(_message.Message):
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
     SYS_PATH_FIELD_NUMBER: _ClassVar[int]
     WORKER: Hello.Role
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -342,9 +381,10 @@ class Hello(_message.Message):
     python: str
     release: str
     role: Hello.Role
+    root: int
     sys_path: _containers.RepeatedScalarFieldContainer[str]
     worker: int
-    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., role: _Optional[_Union[Hello.Role, str]] = ..., worker: _Optional[int] = ..., preload: _Optional[_Iterable[str]] = ..., sys_path: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., main_path: _Optional[str] = ..., main_package: _Optional[str] = ..., authkey: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., role: _Optional[_Union[Hello.Role, str]] = ..., worker: _Optional[int] = ..., preload: _Optional[_Iterable[str]] = ..., sys_path: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., main_path: _Optional[str] = ..., main_package: _Optional[str] = ..., authkey: _Optional[bytes] = ..., root: _Optional[int] = ...) -> None: ...
 
 class Hold(_message.Message):
     __slots__ = ["objects", "position"]
@@ -509,6 +549,28 @@ class Map(_message.Message):
     segment: int
     def __init__(self, segment: _Optional[int] = ...) -> None: ...
 
+class NoPath(_message.Message):
+    __slots__ = ["node", "number", "owner", "refused"]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    number: int
+    owner: int
+    refused: bool
+    def __init__(self, owner: _Optional[int] = ..., node: _Optional[int] = ..., number: _Optional[int] = ..., refused: bool = ...) -> None: ...
+
+class NodeGone(_message.Message):
+    __slots__ = ["lost", "node", "reason"]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    lost: bool
+    node: int
+    reason: str
+    def __init__(self, node: _Optional[int] = ..., lost: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
 class NodeStatus(_message.Message):
     __slots__ = ["address", "free", "host", "node", "pid", "queued", "running", "store_nbytes", "store_used_nbytes", "totals", "workers"]
     class FreeEntry(_message.Message):
@@ -586,6 +648,43 @@ class Peer(_message.Message):
     incarnation: int
     ref: Ref
     def __init__(self, incarnation: _Optional[int] = ..., ref: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
+
+class Piece(_message.Message):
+    __slots__ = ["data", "offset", "owner", "seq", "source", "version"]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    offset: int
+    owner: int
+    seq: int
+    source: int
+    version: int
+    def __init__(self, owner: _Optional[int] = ..., seq: _Optional[int] = ..., version: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., source: _Optional[int] = ...) -> None: ...
+
+class Pull(_message.Message):
+    __slots__ = ["object"]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    object: Descriptor
+    def __init__(self, object: _Optional[_Union[Descriptor, _Mapping]] = ...) -> None: ...
+
+class Pulled(_message.Message):
+    __slots__ = ["cause", "object", "reason"]
+    class Cause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    FULL: Pulled.Cause
+    LOST: Pulled.Cause
+    NONE: Pulled.Cause
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    cause: Pulled.Cause
+    object: Descriptor
+    reason: str
+    def __init__(self, object: _Optional[_Union[Descriptor, _Mapping]] = ..., cause: _Optional[_Union[Pulled.Cause, str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Reclaim(_message.Message):
     __slots__ = ["extents"]
@@ -700,7 +799,7 @@ class Want(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ["address", "host", "initial_credit", "node", "protocol", "python", "release", "store_nbytes", "totals", "you"]
+    __slots__ = ["address", "host", "initial_credit", "joined", "node", "protocol", "python", "release", "slots", "store_nbytes", "totals", "you"]
     class TotalsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -711,24 +810,28 @@ class Welcome(_message.Message):
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     INITIAL_CREDIT_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     STORE_NBYTES_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     YOU_FIELD_NUMBER: _ClassVar[int]
     address: str
     host: str
     initial_credit: int
+    joined: bool
     node: int
     protocol: int
     python: str
     release: str
+    slots: int
     store_nbytes: int
     totals: _containers.ScalarMap[str, int]
     you: int
-    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., node: _Optional[int] = ..., totals: _Optional[_Mapping[str, int]] = ..., initial_credit: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., you: _Optional[int] = ..., address: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., node: _Optional[int] = ..., totals: _Optional[_Mapping[str, int]] = ..., initial_credit: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., you: _Optional[int] = ..., address: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., joined: bool = ...) -> None: ...
 
 class WorkerStatus(_message.Message):
     __slots__ = ["binding", "owner", "pid", "state", "worker"]
