@@ -1,7 +1,8 @@
 """First steps of a node: it imports what node and workers share, and forks the template.
 
-Started as ``python -c`` with the settings as JSON: an embedded one by `embedded.start`, with descriptors of the
-client's link and pidfd; a cluster's by `launch.start`, with descriptors for its answer and of its starter's life.
+Started as ``python -c`` with the settings as JSON: that of one client by `embedded.start` or `clusterclient.start`,
+with descriptors of the client's link and pidfd; a cluster's by `launch.start`, with descriptors for its answer and of
+its starter's life.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from .localnodes import announce, folder_parents
 from .process.board import Board
 from .process.spawn import WORKER_ENTRY, WORKER_MODULES, fork_template
 from .rpc.sockets import listen
@@ -26,7 +28,7 @@ SHARED_MODULES = ("outboard.rpc.local", "outboard.rpc.protos.outboard_pb2", "out
 
 
 class Boot(NamedTuple):
-    """What the node takes over from its first steps; only an embedded one has a client."""
+    """What the node takes over from its first steps; one that `launch` started has no client."""
 
     client: socket.socket | None
     client_pidfd: int | None
@@ -59,24 +61,37 @@ def open_folder(parents: Iterable[str | None]) -> tuple[str, socket.socket]:
 
 def main(link_fd: int, pidfd: int, settings_json: str) -> None:
     """Fork the template, then be the node until the client that started this process ends."""
-    client = socket.socket(fileno=link_fd)
-    boot = _fork(client, [link_fd] + ([pidfd] if pidfd >= 0 else []))
+    boot = _fork_for_client(link_fd, pidfd, WORKER_MODULES)
     from .node import run
 
     gc.freeze()
     gc.enable()
-    run(boot._replace(client_pidfd=pidfd if pidfd >= 0 else None), json.loads(settings_json))
+    run(boot, json.loads(settings_json))
     sys.stderr.flush()
     os._exit(0)  # sockets and processes end with this one; taking the interpreter apart would only tell of each
+
+
+def lead(link_fd: int, pidfd: int, settings_json: str) -> None:
+    """Be the way of one client into the cluster that the settings name, until that client ends: see `gateway`."""
+    token = os.environ.pop("OUTBOARD_TOKEN", None)
+    boot = _fork_for_client(link_fd, pidfd, ())  # without workers the template only removes the folder in the end
+    from .gateway import run
+
+    gc.freeze()
+    gc.enable()
+    run(boot, json.loads(settings_json), token)
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def join(ready_fd: int, life_fd: int, settings_json: str) -> None:
     """Fork the template, then be a node of the cluster that the settings name, until it leaves."""
     settings = json.loads(settings_json)
     token = os.environ.pop("OUTBOARD_TOKEN", None)  # workers need not have it
-    boot = _fork(None, [ready_fd, life_fd])
+    boot = _fork(None, [ready_fd, life_fd], WORKER_MODULES)
     from .joining import run
 
+    announce(boot.folder, settings["address"])
     gc.freeze()
     gc.enable()
     code = run(boot, settings, ready_fd, life_fd, token)
@@ -84,16 +99,21 @@ def join(ready_fd: int, life_fd: int, settings_json: str) -> None:
     os._exit(code)
 
 
-def _fork(client: socket.socket | None, unwanted: list[int]) -> Boot:
+def _fork_for_client(link_fd: int, pidfd: int, modules: Sequence[str]) -> Boot:
+    boot = _fork(socket.socket(fileno=link_fd), [link_fd] + ([pidfd] if pidfd >= 0 else []), modules)
+    return boot._replace(client_pidfd=pidfd if pidfd >= 0 else None)
+
+
+def _fork(client: socket.socket | None, unwanted: list[int], modules: Sequence[str]) -> Boot:
     """Import what is shared, open the folder, and fork the template, which closes what it has no use for."""
     gc.disable()  # until all is imported: what is made now stays
     for module in SHARED_MODULES:
         importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started this process to answer
-    folder, listener = open_folder((os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"))
+    folder, listener = open_folder(folder_parents())
     board = Board.create()
     template_pid, control = fork_template(
-        WORKER_ENTRY, folder=folder, board_fd=board.fd, modules=WORKER_MODULES,
+        WORKER_ENTRY, folder=folder, board_fd=board.fd, modules=modules,
         unwanted_fds=[*unwanted, listener.fileno()],
     )  # fmt: skip
     return Boot(client, None, folder, listener, board, template_pid, control)

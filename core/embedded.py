@@ -1,4 +1,7 @@
-"""The embedded cluster: one child process, started with the first call and ended with this process."""
+"""The embedded cluster: one child process, started with the first call and ended with this process.
+
+Who names a running cluster goes by `clusterclient`; a child of ours that is such a program's own node is started here.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import json
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from .interrupts import shield
-from .options import Settings
+from .options import LOCAL_ADDRESS, Settings
 from .process.interpreter import command_line
 from .process.lifetime import open_pidfd, wait_child
 from .rpc.sockets import connect, socketpair
@@ -28,48 +32,57 @@ _LINK_FD, _PIDFD = 3, 4
 _PROGRAM = "from outboard.boot import main; main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 
 
+#: Address by which this process, or the one it was forked from, started an engine last.
+_last_address: str | None = None
+
+
 def start(settings: Settings) -> NativeEngine:
-    """Start an embedded cluster, or connect to that of the process this one was forked from.
+    """Start an embedded cluster, or connect to that of the process this one was forked from, or to a running one.
 
     Raises:
         NodeLostError: the node ended before it answered. GetTimeoutError: no answer within `start_timeout`.
-        VersionMismatchError: the two ends do not fit.
+        VersionMismatchError: the two ends do not fit. Those of `clusterclient.start`.
     """
+    global _last_address
     shield.install()
-    if settings.address not in (None, "", "local"):
-        from .errors import TransportError
-
-        raise TransportError(
-            f"address {settings.address!r}: joining a running cluster is not supported by this release; "
-            "leave OUTBOARD_ADDRESS unset for an embedded one"
-        )
-    if settings.address != "local":
+    address = settings.address or None
+    if address != LOCAL_ADDRESS and address in (None, _last_address):
         engine = _join(settings)
         if engine is not None:
             return engine
+    _last_address = address
+    if address not in (None, LOCAL_ADDRESS):
+        from . import clusterclient
+
+        return clusterclient.start(settings)
     with shield:
         ours, theirs = socketpair()
-        pid = _spawn(theirs, settings)
+        pid = spawn_node(theirs, _PROGRAM, {
+            "num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus, "resources": dict(settings.resources),
+            "store_memory": settings.store_memory,
+        })  # fmt: skip
         theirs.close()
         from .greeting import greet  # while the node starts, this process imports what it needs itself
 
         try:
-            return greet(ours, settings.start_timeout, functools.partial(_end, pid), settings.log_prefix)
+            return greet(ours, settings.start_timeout, functools.partial(end_node, pid), settings.log_prefix)
         except BaseException:
             ours.close()
-            _end(pid)
+            end_node(pid)
             raise
 
 
-def _spawn(theirs: socket.socket, settings: Settings) -> int:
+def spawn_node(theirs: socket.socket, program: str, settings: Mapping[str, Any], **env: str) -> int:
+    """Start a node for this process alone and return its pid.
+
+    Args:
+        theirs: its end of the link. program: what it runs, given two descriptors and the settings as JSON.
+        env: variables of its environment besides ours.
+    """
     pidfd = open_pidfd(os.getpid())
-    described = json.dumps({
-        "num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus, "resources": dict(settings.resources),
-        "store_memory": settings.store_memory,
-    })  # fmt: skip
-    env = {k: v for k, v in os.environ.items() if k != "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"}
+    env = {k: v for k, v in os.environ.items() if k != "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"} | env
     watch_fd = -1 if pidfd is None else _PIDFD
-    program = command_line(_PROGRAM, str(_LINK_FD), str(watch_fd), described)
+    command = command_line(program, str(_LINK_FD), str(watch_fd), json.dumps(settings))
     # High copies first: either descriptor may have the other's number.
     link, watch = _high_copy(theirs.fileno()), _high_copy(theirs.fileno() if pidfd is None else pidfd)
     null = os.open(os.devnull, os.O_RDWR)
@@ -80,7 +93,7 @@ def _spawn(theirs: socket.socket, settings: Settings) -> int:
         *((os.POSIX_SPAWN_DUP2, null, fd) for fd in (1, 2) if not _is_inherited(fd)),
     ]
     try:
-        return os.posix_spawn(sys.executable, program, env, file_actions=actions, setsid=True)
+        return os.posix_spawn(sys.executable, command, env, file_actions=actions, setsid=True)
     finally:
         for fd in (link, watch, null, *(() if pidfd is None else (pidfd,))):
             os.close(fd)
@@ -115,11 +128,16 @@ def _join(settings: Settings) -> NativeEngine | None:
     return greet(sock, settings.start_timeout, lambda: None, settings.log_prefix)
 
 
-def _end(pid: int) -> None:
-    """Wait for the node's end, which follows that of its link; kill it when it does not come."""
+def end_node(pid: int, *, at_once: bool = False) -> None:
+    """Wait for the node's end, which follows that of its link; kill it when it does not come.
+
+    `at_once`: it may not listen to its link yet, and so is told.
+    """
     import signal
 
     try:
+        if at_once:
+            os.kill(pid, signal.SIGTERM)
         if wait_child(pid, END_TIMEOUT) is None:
             os.kill(pid, signal.SIGKILL)
             wait_child(pid, END_TIMEOUT)

@@ -293,6 +293,7 @@ FORK_PATIENCE = 30.0
 
 _lock = threading.RLock()
 _engine: Engine | None = None
+_settings: Settings | None = None  # those that `begin` was given: an engine that is lost is followed by one like it
 _lost: deque[Engine] = deque()
 _fork_holds: list[bool] = []  # whether the fork that is going on has the lock
 
@@ -317,7 +318,7 @@ def current() -> Engine:
         bury_lost()
         with _lock:
             if _engine is None:
-                _engine = start(Settings.load())
+                _engine = start(_settings or Settings.load())
             engine = _engine
     return engine
 
@@ -337,11 +338,11 @@ def begin(settings: Settings, *, may_exist: bool) -> Engine:
     Raises:
         RuntimeError: it may not.
     """
-    global _engine
+    global _engine, _settings
     bury_lost()
     with _lock:
         if _engine is None:
-            _engine = start(settings)
+            _engine, _settings = start(settings), settings
         elif not may_exist:
             raise RuntimeError("outboard is initialised already: call outboard.shutdown() first, or pass "
                                "ignore_reinit_error=True")  # fmt: skip
@@ -355,9 +356,9 @@ def peek() -> Engine | None:
 
 def clear() -> Engine | None:
     """Forget this process's engine and return it, not shut down."""
-    global _engine
+    global _engine, _settings
     with _lock:
-        engine, _engine = _engine, None
+        engine, _engine, _settings = _engine, None, None
         return engine
 
 
@@ -405,10 +406,10 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _lock, _engine
+    global _lock, _engine, _settings
     _lock = threading.RLock()  # the inherited one may belong to a thread that is not here
     _fork_holds.clear()
-    _engine = None
+    _engine = _settings = None
     for hooks in fork_hooks:
         hooks.in_child()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from . import errors, forks
 from .client import Client, new_incarnation, python_version
+from .interrupts import shield
 from .logs import Printer
 from .native import NativeEngine
 from .process.interpreter import current_folder, import_path
@@ -21,6 +22,13 @@ from .version import PROTOCOL, __version__
 #: Modules that workers may import ahead when the client has imported them.
 PRELOADABLE = ("numpy",)
 
+#: What a node may refuse a client with: it names the error's number ahead of the reason.
+_REFUSALS = {
+    cls.ob_code: cls
+    for cls in (errors.OutboardError, errors.TransportError, errors.NodeLostError, errors.VersionMismatchError,
+                errors.AuthenticationError)
+}  # fmt: skip
+
 _ENDED = "the node ended before it answered; see its message on stderr"
 
 
@@ -31,7 +39,7 @@ def greet(
 
     Raises:
         NodeLostError: the node ended before it answered. GetTimeoutError: no answer in time.
-        VersionMismatchError: the two ends do not fit.
+        VersionMismatchError: the two ends do not fit. Others of ours: why a slotless node cannot join its cluster.
     """
     link = BlockingLink(sock)
     incarnation = new_incarnation()
@@ -56,15 +64,21 @@ def greet(
 def _await_welcome(link: BlockingLink, timeout: float) -> pb.Welcome:
     deadline = time.monotonic() + timeout
     while True:
-        if not link.receive(max(0.0, deadline - time.monotonic())):
+        if not shield.open(link.receive, max(0.0, deadline - time.monotonic())):
             raise errors.GetTimeoutError(f"the node did not answer within {timeout:g} s")
         for frame_type, body, _, _ in link.frames():
             if frame_type == Frame.REFUSAL:
-                raise errors.VersionMismatchError(pb.Refusal.FromString(body).reason)
+                raise _refusal(pb.Refusal.FromString(body).reason)
             if frame_type == Frame.WELCOME:
                 return pb.Welcome.FromString(body)
         if link.closed:
             raise errors.NodeLostError(_ENDED)
+
+
+def _refusal(reason: str) -> errors.OutboardError:
+    number, _, text = reason.partition(": ")
+    cls = _REFUSALS.get(number)
+    return errors.VersionMismatchError(reason) if cls is None else cls(text)
 
 
 def _hello(incarnation: int) -> pb.Hello:

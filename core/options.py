@@ -22,6 +22,12 @@ _PREFIX = "OUTBOARD_"
 #: Value of `Settings.address` that runs everything in the calling process.
 INLINE_ADDRESS: Final = "inline"
 
+#: Value that starts an embedded cluster, whatever the process was forked from.
+LOCAL_ADDRESS: Final = "local"
+
+#: Value for the running cluster of this user on this machine.
+AUTO_ADDRESS: Final = "auto"
+
 #: Least room for stored objects, in bytes: below it not even one large value fits.
 STORE_MIN_NBYTES = 1 << 20
 
@@ -234,7 +240,8 @@ class Settings:
     """Tunables of this process's engine; `Settings.load()` reads them.
 
     Args:
-        address: None for an embedded cluster, ``"host:port"`` of a running one, ``"inline"`` for this process alone.
+        address: None or ``"local"`` for an embedded cluster, ``"host:port"`` of the head of a running one, ``"auto"``
+            for the one of this user on this machine, ``"inline"`` for this process alone.
         num_cpus: CPUs of the embedded cluster; None for what affinity and container limits leave this process.
         num_gpus: GPUs of the embedded cluster; None for those that are visible.
         resources: custom resources of the embedded cluster, as ``"licence=2,disk=1"``.
@@ -242,7 +249,8 @@ class Settings:
             ``"30%"``). Larger keeps more results in memory, smaller leaves more to the programs. 30 % as in Ray.
         log_prefix: begin each line that a task prints with function, machine and process; None (unset) does so for
             plain tasks and leaves the lines of Pools as they are, since their users expect plain output.
-        start_timeout: seconds an embedded cluster may take to answer. It takes about 0.1; a loaded machine needs more.
+        start_timeout: seconds that an embedded cluster may take to start, or a running one to answer. It takes about
+            0.1 and 0.5; a loaded machine needs more.
         folder: where the head of a cluster keeps token, state and logs; None for ``~/.local/state/outboard``.
         token_file: file with the cluster's token; None for the one in ``folder``.
         tls_cert: PEM file with this process's certificate chain; None for no certificate.
