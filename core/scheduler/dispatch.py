@@ -19,7 +19,6 @@ from .commands import (
     InvalidTransition,
     KindRefused,
     KindSpec,
-    LostCause,
     Resume,
     TaskKey,
 )
@@ -46,12 +45,16 @@ class Dispatch:
         totals: amounts of this node's resources in 1/10000.
         gpus: number of GPU devices; 0 takes it from ``totals["GPU"]``.
         initial_credit: what every kind starts with; clients know it from their welcome.
+        joined: the node is one of a cluster's: what it can never run may run elsewhere, so it is not refused but gets
+            no credit, and what is submitted of it all the same is given back.
     """
 
     __slots__ = ("_tables", "_leases", "_dealer", "_losses")
 
-    def __init__(self, totals: Mapping[str, int], *, gpus: int = 0, initial_credit: int = 64) -> None:
-        self._tables = Tables(totals, gpus, initial_credit)
+    def __init__(
+        self, totals: Mapping[str, int], *, gpus: int = 0, initial_credit: int = 64, joined: bool = False
+    ) -> None:
+        self._tables = Tables(totals, gpus, initial_credit, joined)
         self._leases = Leases(self._tables)
         self._dealer = Dealer(self._tables, self._leases)
         self._losses = Losses(self._tables, self._leases, self._dealer)
@@ -67,33 +70,43 @@ class Dispatch:
         self._tables.commands = []
         return commands
 
-    def on_client_joined(self, client: int, root: int, now: float, *, worker: int | None = None) -> None:
-        """A client has said hello; ``root`` is itself, or the root client of the ``worker`` that has become one."""
+    def on_client_joined(
+        self, client: int, root: int, now: float, *, worker: int | None = None, credit: int | None = None
+    ) -> None:
+        """A client deals with this node from now on, wherever it lives.
+
+        Args:
+            root: itself, or the root client it works for: that is here, or else this event is late and counted.
+            worker: which worker of this node has become a client; None for a root and for workers of other nodes.
+            credit: what its kinds start with, at least 1; None for what all start with.
+        """
         tables = self._tables
         if client in tables.clients:
             raise InvalidTransition(f"client {client:x} is here already")
-        if worker is None:
-            if root != client:
-                raise InvalidTransition(f"client {client:x} is no worker and not its own root")
-            joined = Client(client, None, Root(tables.rotation), None)
+        start = tables.initial_credit if credit is None else credit
+        if start < 1:
+            raise InvalidTransition(f"client {client:x} cannot start with credit {start}")
+        if worker is None and root == client:
+            joined = Client(client, None, Root(tables.rotation), None, start)
             joined.bindings[0] = Binding(joined, BindingSpec(0))
-        else:
-            host = tables.find_worker(worker, "client_joined")
-            over = tables.find_client(root, "client_joined")
-            if host is None or over is None:
-                return
-            if over.worker is not None or host.binding.client.root is not over.root:
-                raise InvalidTransition(f"worker {worker} does not belong to root {root:x}")
-            joined = Client(client, over, over.root, host)
+            tables.clients[client] = joined
+            return
+        host = None if worker is None else tables.find_worker(worker, "client_joined")
+        over = tables.find_client(root, "client_joined")
+        if over is None or (worker is not None and host is None):
+            return
+        if over.root_client is not over or (host is not None and host.binding.client.root is not over.root):
+            raise InvalidTransition(f"client {client:x} of worker {worker} does not belong to root {root:x}")
+        joined = tables.clients[client] = Client(client, over, over.root, host, start)
+        if host is not None:
             host.clients.append(joined)
-        tables.clients[client] = joined
 
     def on_client_left(self, client: int, now: float) -> None:
         """A client's process has ended: its queued tasks are dropped, running ones cancelled, its workers killed."""
         left = self._tables.find_client(client, "client_left")
         if left is None:
             return
-        if left.worker is None:
+        if left.root_client is left:
             for nested in [c for c in self._tables.clients.values() if c.root_client is left and c is not left]:
                 self._losses.drop_client(nested)
         self._losses.drop_client(left)
@@ -104,7 +117,7 @@ class Dispatch:
         owner = self._tables.find_client(client, "binding")
         if owner is None:
             return
-        if spec.id in owner.bindings or (spec.id == 0 and owner.worker is not None):
+        if spec.id in owner.bindings or spec.id == 0:
             raise InvalidTransition(f"client {client:x} has a binding {spec.id} already")
         owner.last_binding = max(owner.last_binding, spec.id)
         binding = owner.bindings[spec.id] = Binding(owner, spec)
@@ -132,7 +145,7 @@ class Dispatch:
         self._tables.counts[f"late_{event}"] += 1
 
     def on_kind(self, client: int, spec: KindSpec) -> None:
-        """A client describes tasks to come; a demand that can never be met is refused.
+        """A client describes tasks to come; a demand that can never be met is refused, or gets no credit here.
 
         That is one beyond the totals, or one for other GPUs than the worker of an ordered binding has: those of its
         first kind, none when it is eager.
@@ -153,10 +166,16 @@ class Dispatch:
         demand = Demand.of(spec.resources)
         shape = binding.shapes.get(demand) or tables.add_shape(binding, demand)
         owner.last_kind = max(owner.last_kind, spec.id)
-        owner.kinds[spec.id] = Kind(owner, spec.id, shape, tables.initial_credit)
-        if not shape.capacity:
-            asked = {name: amount for name, amount in spec.resources.items() if amount}
-            tables.commands.append(KindRefused(client, spec.id, asked, dict(tables.resources.totals)))
+        kind = owner.kinds[spec.id] = Kind(owner, spec.id, shape, owner.credit)
+        if shape.capacity:
+            return
+        if tables.joined and not binding.is_placed:
+            self._losses.close_kind(kind)
+            return
+        kind.credit = 0
+        kind.is_refused = True
+        asked = {name: amount for name, amount in spec.resources.items() if amount}
+        tables.commands.append(KindRefused(client, spec.id, asked, dict(tables.resources.totals)))
 
     def on_kind_dropped(self, client: int, kind: int) -> None:
         """A client will submit nothing more of a kind of which nothing is left."""
@@ -172,7 +191,7 @@ class Dispatch:
         tables = self._tables
         owner = tables.find_client(client, "want")
         wanted = tables.find_kind(owner, kind, "want") if owner else None
-        if wanted is None:
+        if wanted is None or not wanted.credit:
             return
         wanted.wanted = waiting
         review(wanted, tables.commands)
@@ -187,9 +206,8 @@ class Dispatch:
         kind = owner.kinds.get(interval.kind) or tables.find_kind(owner, interval.kind, "submitted")
         if interval.owner != client or not interval.calls:
             raise InvalidTransition(f"client {client:x} submitted {interval!r}")
-        if kind is None or kind.shape.binding.is_refusing or not kind.shape.capacity:
-            outcome = (kind and kind.shape.binding.failure) or b""
-            self._losses.lose(owner, LostCause.BINDING, [interval.span()], None, outcome)
+        if kind is None or not kind.credit or kind.shape.binding.is_refusing:
+            self._losses.decline(owner, kind, interval)
             return
         host = owner.worker
         if host is not None and host.range.packets:

@@ -139,8 +139,11 @@ def _check_kind(kind: Kind, tables: Tables) -> None:
     assert kind.queued == queued, f"kind {kind.id}: {kind.queued} queued, {queued} there"
     dealt = sum(p.count for w in tables.workers.values() for p in w.range.packets if p.kind is kind)
     assert kind.outstanding == queued + dealt, f"kind {kind.id}: {kind.outstanding} outstanding, {queued} + {dealt}"
-    assert 0 < kind.credit <= max(MOST_CREDIT, tables.initial_credit), f"kind {kind.id}: credit {kind.credit}"
-    assert not kind.queued or kind.shape.capacity, f"kind {kind.id} was refused"
+    most = max(MOST_CREDIT, kind.client.credit)
+    assert 0 <= kind.credit <= most, f"kind {kind.id}: credit {kind.credit}"
+    assert kind.credit or not (kind.queued or kind.wanted), f"kind {kind.id} is not taken"
+    assert kind.shape.capacity or not kind.credit, f"kind {kind.id} can never run"
+    assert not (kind.is_refused and kind.credit), f"kind {kind.id} was refused"
 
 
 def _check_roots(tables: Tables) -> None:

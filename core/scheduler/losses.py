@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ids import Span
 from .claims import Fate, Packet
-from .commands import BindingFailed, KillLater, Lost, LostCause, SignalCancel
+from .commands import BindingFailed, Grant, KillLater, Lost, LostCause, Returned, SignalCancel
 from .dealing import Dealer
 from .intervals import Interval, cut
 from .leases import KILLED, STARTING, Leases
@@ -39,6 +39,22 @@ class Losses:
             self._tables.counts["dropped_of_gone_client"] += sum(s.count for s in spans)
         else:
             self._tables.commands.append(Lost(client.id, cause, spans, worker, outcome))
+
+    def decline(self, client: Client, kind: Kind | None, interval: Interval) -> None:
+        """Turn away what was submitted of a kind that is not taken: not begun, or lost when no node would take it."""
+        binding = kind.shape.binding if kind is not None else None
+        if kind is None or kind.is_refused or (binding is not None and binding.is_refusing):
+            outcome = (binding and binding.failure) or b""
+            self.lose(client, LostCause.BINDING, [interval.span()], None, outcome)
+        else:
+            self._tables.commands.append(Returned(client.id, [interval.span()]))
+
+    def close_kind(self, kind: Kind) -> None:
+        """Take nothing more of a kind, and give back what is queued: it may run elsewhere."""
+        kind.credit = kind.wanted = 0
+        self._tables.commands.append(Grant(kind.client.id, kind.id, 0))
+        if kind.queued:
+            self._tables.commands.append(Returned(kind.client.id, kind.take_all()))
 
     def empty_queue(self, kind: Kind, cause: LostCause, outcome: bytes = b"") -> None:
         """Lose everything a kind has queued."""

@@ -59,10 +59,12 @@ class Kind:
     """Tasks of one client and function: their queue, pace and credit.
 
     ``offset`` counts tasks of the first queued interval that have gone already. ``outstanding`` counts queued and
-    dealt ones. ``wanted`` is how many more its owner would send, ``credit`` what it was granted last.
+    dealt ones. ``wanted`` is how many more its owner would send, ``credit`` what it was granted last: 0 when nothing of
+    it is taken, because no node can run it (``is_refused``) or because only others can or should.
     """
 
-    __slots__ = ("client", "id", "shape", "pace", "queue", "offset", "queued", "outstanding", "credit", "wanted")
+    __slots__ = ("client", "id", "shape", "pace", "queue", "offset", "queued", "outstanding", "credit", "wanted",
+                 "is_refused")  # fmt: skip
 
     def __init__(self, client: Client, kind_id: int, shape: Shape, credit: int) -> None:
         self.client = client
@@ -75,6 +77,7 @@ class Kind:
         self.outstanding = 0
         self.credit = credit
         self.wanted = 0
+        self.is_refused = False
 
     def push(self, interval: Interval) -> None:
         """Queue what has arrived behind everything else."""

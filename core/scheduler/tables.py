@@ -26,16 +26,22 @@ class WorkerState(IntEnum):
 
 
 class Client:
-    """A process that submits: a root, or a worker whose task does."""
+    """A process that submits: a root, or a worker whose task does.
 
-    __slots__ = ("id", "root_client", "root", "worker", "depth", "kinds", "last_kind", "bindings", "last_binding",
-                 "is_gone")  # fmt: skip
+    ``worker`` is None for those of other nodes as well; ``credit`` is what its kinds start with.
+    """
 
-    def __init__(self, client_id: int, root_client: Client | None, root: Root, worker: Worker | None) -> None:
+    __slots__ = ("id", "root_client", "root", "worker", "credit", "depth", "kinds", "last_kind", "bindings",
+                 "last_binding", "is_gone")  # fmt: skip
+
+    def __init__(
+        self, client_id: int, root_client: Client | None, root: Root, worker: Worker | None, credit: int
+    ) -> None:
         self.id = client_id
         self.root_client = root_client or self
         self.root = root
         self.worker = worker
+        self.credit = credit
         self.depth = 0 if worker is None else 1
         self.kinds: dict[int, Kind] = {}
         self.last_kind = -1
@@ -80,6 +86,12 @@ class Binding:
     def is_refusing(self) -> bool:
         """Whether its tasks are lost rather than queued."""
         return self.is_gone or self.is_forced or self.failure is not None
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether its tasks can run at this node or nowhere: what is ordered stays where its one worker is."""
+        spec = self.spec
+        return spec.ordered and (spec.eager or any(shape.capacity for shape in self.shapes.values()))
 
     def has_room(self) -> bool:
         """Whether one more worker may start. An ordered one waits until the last process is gone."""
@@ -137,17 +149,19 @@ class Tables:
     """The whole state of the machine.
 
     ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
-    are held back, ``now`` the time of the last event that told it.
+    are held back, ``now`` the time of the last event that told it. ``joined``: there are other nodes for what this one
+    cannot run.
     """
 
     __slots__ = (
-        "resources", "initial_credit", "clients", "workers", "rotation", "resuming", "stacked", "cpuless_shapes",
-        "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
+        "resources", "initial_credit", "joined", "clients", "workers", "rotation", "resuming", "stacked",
+        "cpuless_shapes", "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
     )  # fmt: skip
 
-    def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int) -> None:
+    def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int, joined: bool) -> None:
         self.resources = Resources(totals, gpus)
         self.initial_credit = initial_credit
+        self.joined = joined
         self.clients: dict[int, Client] = {}
         self.workers: dict[int, Worker] = {}
         self.rotation = Rotation()
@@ -197,9 +211,12 @@ class Tables:
         """Enter a new shape; its capacity is 0 when its tasks can never run here.
 
         The one worker of an ordered binding keeps the devices it was started with, so shapes for others cannot either.
+        A node of a cluster that has no CPU runs nothing at all.
         """
         capacity = self.resources.capacity(demand)
         spec = binding.spec
+        if self.joined and not self.resources.totals.get("CPU"):
+            capacity = 0
         if spec.ordered:
             devices = {s.demand.devices for s in binding.shapes.values() if s.capacity}
             if not devices:

@@ -39,6 +39,7 @@ DEMANDS = [
     {"CPU": RESOURCE_UNIT, "GPU": RESOURCE_UNIT},
     {"GPU": RESOURCE_UNIT // 2},
     {"CPU": RESOURCE_UNIT, "disk": 2 * RESOURCE_UNIT},
+    {"CPU": 3 * RESOURCE_UNIT},
 ]
 DURATIONS = [1e-6, 1e-5, 1e-4, 1e-3, 0.004, 0.05, 1.0]
 
@@ -84,9 +85,9 @@ class FakeWorker:
 class DispatchMachine(RuleBasedStateMachine):
     """Clients, workers and the kernel as the node sees them; owners count what is outstanding."""
 
-    @initialize()
-    def begin(self) -> None:
-        self.dispatch = Dispatch(TOTALS)
+    @initialize(joined=st.booleans())
+    def begin(self, joined: bool) -> None:
+        self.dispatch = Dispatch(TOTALS, joined=joined)
         self.clients: dict[int, int] = {}
         self.hosts: dict[int, int] = {}
         self.bindings: dict[tuple[int, int], BindingSpec] = {}
@@ -270,6 +271,16 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatch.on_client_joined(client, root, self.now, worker=worker.number)
         self.clients[client] = root
         self.hosts[client] = worker.number
+
+    @precondition(lambda self: len(self.clients) < 6 and self.clients)
+    @rule(data=st.data(), credit=st.sampled_from([None, 1, 4]))
+    def join_nested_elsewhere(self, data: st.DataObject, credit: int | None) -> None:
+        """A worker of another node deals with this one."""
+        root = self.clients[self.pick(data, sorted(self.clients))]
+        client = 9000 + self.next_id
+        self.next_id += 1
+        self.dispatch.on_client_joined(client, root, self.now, credit=credit)
+        self.clients[client] = root
 
     @precondition(lambda self: self.clients)
     @rule(
