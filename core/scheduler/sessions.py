@@ -76,12 +76,16 @@ class Sessions:
         """The open session with this owner or node."""
         return self._by_peer.get(peer)
 
+    def can_open(self, node: int) -> bool:
+        """Whether an owner may open a session with a node: none is open, and it was not struck off."""
+        return node not in self._by_peer and node not in self._highest
+
     def open(self, node: int, now: float) -> Session:
         """Open a session with a node, as its owner; messages may be sent in it at once.
 
         Raises InvalidTransition when one is open already, or when the node was struck off.
         """
-        if self.role is not Role.OWNER or node in self._by_peer or node in self._highest:
+        if self.role is not Role.OWNER or not self.can_open(node):
             raise InvalidTransition(f"{self!r} cannot open a session with {node:x}")
         self._last_number += 1
         return self._add(SessionName(self.me, node, self._last_number), now)

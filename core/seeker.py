@@ -1,0 +1,139 @@
+"""Room at other nodes for what waits here: joins the machine that seeks it to the node, the head and the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .rpc.codec import Frame
+from .rpc.grpc_hello import python_version
+from .rpc.protos import cluster_pb2
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler.seeking import AskRoom, Connect, Refuse, Seeking
+
+if TYPE_CHECKING:
+    from .node import Node, Peer
+
+#: Says something to the head; it is dropped where there is none, and asked again when it is back.
+Report = Callable[[cluster_pb2.Report], object]
+
+
+class Seeker:
+    """Drives one `Seeking`; every method is called in the loop's thread."""
+
+    def __init__(self, node: Node, report: Report) -> None:
+        self.machine = Seeking(node.incarnation)
+        self._node = node
+        self._report = report
+        self._python = python_version()
+        self._timer: Any = None
+        self._due: float | None = None
+
+    # -- what clients say ---------------------------------------------------------------------------------------------
+
+    def on_want(self, peer: Peer, kind: int, waiting: int) -> None:
+        """So many tasks of a client here can be sent nowhere."""
+        body = peer.kinds.get(kind)
+        if body is not None:
+            needs = dict(pb.Kind.FromString(body).resources)
+            self.machine.on_want(peer.incarnation, kind, needs, self._python, waiting, self._node.now())
+            self._do()
+
+    def on_client_left(self, client: int) -> None:
+        """A client has ended."""
+        self.machine.on_client_left(client)
+        self._do()
+
+    def on_kind_dropped(self, client: int, kind: int) -> None:
+        """A client has no more tasks of a kind."""
+        self.machine.on_kind_dropped(client, kind)
+        self._do()
+
+    def note(self, peer: Peer, frame_type: int, body: bytes) -> None:
+        """A process here hears that it may send tasks to a further node, or no longer."""
+        if peer.trunk is not None:
+            return
+        if frame_type == Frame.NODE_GONE:
+            self.machine.on_disconnected(peer.incarnation, pb.NodeGone.FromString(body).node)
+        else:
+            node = pb.Welcome.FromString(body).node
+            if node != self._node.incarnation:
+                self.machine.on_connected(peer.incarnation, node)
+        self._do()
+
+    # -- what the head says -------------------------------------------------------------------------------------------
+
+    def on_room(self, answer: cluster_pb2.RoomAnswer) -> None:
+        """Nodes with room, or the news that there is none that could ever do it."""
+        if answer.never:
+            totals = [dict(amounts.amounts) for amounts in answer.totals]
+            self.machine.on_never(answer.id, dict(answer.asked), totals, list(answer.pythons))
+        else:
+            offers = [(room.node, room.address, room.tasks) for room in answer.rooms]
+            self.machine.on_offers(answer.id, offers, self._node.now())
+        self._do()
+
+    def on_try_later(self, request: int) -> None:
+        """The head takes no more questions for now."""
+        self.machine.on_try_later(request, self._node.now())
+        self._do()
+
+    def on_head(self, is_there: bool) -> None:
+        """The head has come, or gone."""
+        now = self._node.now()
+        (self.machine.on_head_up if is_there else self.machine.on_head_down)(now)
+        self._do()
+
+    def on_node_gone(self, node: int) -> None:
+        """A node is no member any more."""
+        self.machine.on_node_gone(node)
+        self._do()
+
+    # -- what the machine commands ------------------------------------------------------------------------------------
+
+    def _do(self) -> None:
+        for command in self.machine.take_commands():
+            match command:
+                case AskRoom(request, needs, python, waiting):
+                    asked = cluster_pb2.RoomQuestion(id=request, shape=needs, waiting=waiting, python=python)
+                    self._report(cluster_pb2.Report(room=asked))
+                case Connect(client, node, address):
+                    peer = self._node.peers.get(client)
+                    if peer is not None and self._node.tree is not None:
+                        self._node.tree.connect(peer, node, address)
+                case Refuse():
+                    self._refuse(command)
+        self._set_timer()
+
+    def _refuse(self, refused: Refuse) -> None:
+        available: dict[str, int] = {}
+        for totals in refused.totals:
+            for name, amount in totals.items():
+                available[name] = max(available.get(name, 0), amount)
+        reason = ""
+        if self._python not in refused.pythons:
+            reason = f"no node runs Python {self._python}: they run {', '.join(refused.pythons) or 'nothing'}"
+        body = pb.KindRefused(id=refused.kind, asked=refused.asked, available=available, reason=reason)
+        self._node.send(refused.client, Frame.KIND_REFUSED, body.SerializeToString())
+
+    def _set_timer(self) -> None:
+        due = self.machine.due
+        if due == self._due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = None
+        if due is not None:
+            self._timer = self._node.loop.call_later(max(0.0, due - self._node.now()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._due = self._timer = None
+        self.machine.on_timer(self._node.now())
+        self._do()
+        self._node.settle()
+
+    def close(self) -> None:
+        """Wake up no more."""
+        if self._timer is not None:
+            self._timer.cancel()
