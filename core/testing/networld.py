@@ -1,0 +1,211 @@
+"""The world between machines: a head, nodes, gateways and clients, the network between them, and what breaks there.
+
+The machines of sessions, the head's machine, that of seeking room and the node's peering are the real ones; the network,
+the processes and the tasks are modelled. A task only takes time here: whether each settles once is a question to the
+sessions and to the head, not to the machines of tasks (`world.py` has those).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+
+from .course import Course
+from .netfaults import NetFaults
+from .nethead import HEAD, Disk, NetHead
+from .netlinks import Dialling, End
+from .netnode import NetNode
+from .netprocess import NetProcess
+from .netroot import Root
+from .netsessions import Book
+
+#: Virtual seconds in which every task must settle once faults have ended.
+SETTLE_SECONDS = 30.0
+
+#: And those in which nothing is left: an owner that vanished in silence is given up after 30 s, the head's list follows.
+QUIET_SECONDS = 50.0
+
+#: Seconds between two looks whether all is quiet.
+LOOK_SECONDS = 0.5
+
+
+class NetWorld(Course):
+    """Everything that exists in one seed."""
+
+    name = "network"
+    most_events = 60_000
+    rare = (
+        "actor lost its name",
+        "began again",
+        "died between two commands",
+        "drains",
+        "half open",
+        "head died",
+        "head returned empty",
+        "head stepped down",
+        "left",
+        "machine away",
+        "name refused",
+        "node died",
+        "refused",
+        "relay forgot",
+        "relay lost frames",
+        "repeat",
+        "result of a lost session dropped",
+        "retry",
+        "returned",
+        "session lost: given up",
+        "session lost: peer lost",
+        "session lost: refused",
+        "session lost: silent",
+        "stopped",
+        "stored for want of inline room",
+        "tasks of a lost session ended",
+        "zombie refused by the head",
+    )
+
+    def __init__(self, seed: int, without: Set[str] = frozenset()) -> None:
+        super().__init__(seed, without)
+        rng = self.rng_of("world")
+        self.with_faults = rng.random() < 0.8
+        self.faults_are_over = False
+        self.disk = Disk()
+        self.book = Book()
+        self.dialling = Dialling(self)
+        self.ends: list[End] = []
+        self.wires = 0
+        self.places: dict[str, NetProcess] = {}
+        self.place_of: dict[int, str] = {}
+        self.gateway_of: dict[int, int] = {}
+        self.touched: dict[int, NetProcess] = {}
+        self.begun: set[tuple[int, int, int]] = set()
+        self.roots: list[Root] = []
+        self.clients = 0
+        self.last_start = 0
+        self.is_quiet_since: float | None = None
+        self.faults = NetFaults(self)
+        self.head = NetHead(self)
+        self._put(self.head)
+        self.at(0.0, "head starts", self.head.start)
+        for number in range(rng.randint(2, 4)):
+            self._add_node(f"node{number}", rng.choice((1, 2, 4)))
+        for number in range(rng.choice((0, 1, 1))):
+            self._add_node(f"gate{number}", 0)
+
+    def _add_node(self, name: str, slots: int) -> None:
+        rng = self.rng_of(name)
+        self._start_node(name, slots)
+        for _ in range(rng.choice((0, 1)) if slots else 1):
+            self.clients += 1
+            client, tasks, delay = f"client{self.clients}", rng.choice((1, 4, 12, 30)), 2.0 * rng.random()
+            if self.keeps(client):
+                self.at(delay, f"{client} comes", lambda c=client, t=tasks: self._add_client(name, c, t))  # type: ignore[misc]
+
+    def _add_client(self, place: str, client: str, tasks: int) -> None:
+        node = self.places[place]
+        if isinstance(node, NetNode) and node.alive and not node.stopped and not node.is_draining:
+            node.add_root(client, tasks)
+            node.settle()
+
+    def _start_node(self, name: str, slots: int) -> None:
+        node = NetNode(self, name, name, slots)
+        self._put(node)
+        node.after(0.05 * self.rng.random(), "starts", node.head.dial)
+
+    def _put(self, process: NetProcess) -> None:
+        self.places[process.place] = process
+        self.place_of[process.incarnation] = process.place
+
+    def new_incarnation(self) -> int:
+        """Draw the name of a process."""
+        return self.rng.getrandbits(64) | 1
+
+    def breaks(self, chance: float) -> bool:
+        """Whether something breaks now."""
+        return not self.faults_are_over and self.with_faults and self.rng.random() < chance
+
+    def bring_back(self, process: NetProcess) -> None:
+        """A process has ended: another one starts at its place after a while. Clients of a node end with it."""
+        if isinstance(process, NetNode):
+            for root in process.roots.values():
+                root.alive = False
+                root.settled = set(range(1, root.submitted + 1))
+        delay = self.rng.choice((0.1, 1.0, 4.0)) * self.rng.random()
+        self.at(delay, f"{process.name} starts again", lambda: self._start_again(process))
+
+    def _start_again(self, process: NetProcess) -> None:
+        if isinstance(process, NetNode):
+            self._start_node(process.name, process.slots)
+        else:
+            self.head = NetHead(self)
+            self._put(self.head)
+            self.head.start()
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check the machines that the last event touched."""
+        for process in self.touched.values():
+            if not process.alive:
+                continue
+            if isinstance(process, NetNode):
+                for machine in process.tree.machines():
+                    machine.sessions.check(process.local())
+                process.seeking.check()
+            elif isinstance(process, NetHead):
+                process.machine.check()
+        self.touched.clear()
+
+    def run(self) -> None:
+        """Live through both phases. Raises what is wrong."""
+        self.faults.begin()
+        self.at(LOOK_SECONDS, "looks around", self._look)
+        while self.is_quiet_since is None and self.step():
+            if self.faults_are_over:
+                late = self.now - self.faults.ended_at
+                if late > SETTLE_SECONDS:
+                    assert self.all_settled(), f"not settled: {self.stuck()}"
+                assert late < QUIET_SECONDS, f"not quiet: {self.unquiet()}"
+        assert self.is_quiet_since is not None, "nothing happens any more"
+
+    def _look(self) -> None:
+        if self.faults_are_over and self.all_settled() and not self.unquiet():
+            self.is_quiet_since = self.now
+        else:
+            self.at(LOOK_SECONDS, "looks around", self._look)
+
+    def all_settled(self) -> bool:
+        """Whether every task of clients that live has settled."""
+        return all(root.is_done for root in self.roots)
+
+    def stuck(self) -> str:
+        """Who waits."""
+        return ", ".join(repr(root) for root in self.roots if not root.is_done)
+
+    def unquiet(self) -> str:
+        """What is left that must not be: sessions, other lists than the head's, names with two bearers."""
+        alive = {p.incarnation: p for p in self.places.values() if p.alive and isinstance(p, NetNode)}
+        for node in alive.values():
+            for machine in node.tree.machines():
+                for session in machine.sessions._sessions.values():
+                    return f"{session!r} at {node.name}"
+            if node.head.members.current.keys() != alive.keys():
+                return f"{node.name} knows {len(node.head.members.current)} members of {len(alive)}"
+            if any(node.running.values()) or node.claims or node.look_ups:
+                return f"{node.name} waits: {node.running} {node.claims} {node.look_ups}"
+        if self.disk.members() != alive.keys():
+            return f"the head keeps {len(self.disk.members())} members of {len(alive)}"
+        bearers = [name for node in alive.values() for name in node.hosted]
+        if len(bearers) != len(set(bearers)):
+            return f"two bear one name: {bearers}"
+        return ""
+
+    def all_marks(self) -> Counter[str]:
+        """What was counted here, and by the machines."""
+        marks = self.marks.copy()
+        for process in self.places.values():
+            if isinstance(process, NetNode):
+                for machine in process.tree.machines():
+                    marks += machine.sessions.ignored
+                marks += process.peering.counts
+        return marks
