@@ -24,7 +24,8 @@ def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus:
     """Start this process's engine with settings of its own; without this call the first use starts it.
 
     Args:
-        address: None for an embedded cluster, ``"inline"`` to run everything in this process, in order.
+        address: None for an embedded cluster, ``"host:port"`` of a running one's head, ``"auto"`` for the running one
+            of this user on this machine, ``"inline"`` to run everything in this process, in order.
         num_cpus, num_gpus, resources: what the embedded cluster offers; None for what this machine has.
         store_memory: room for stored objects: bytes, ``"512MiB"``, or a fraction of the memory.
         ignore_reinit_error: return what runs already instead of raising.
@@ -33,10 +34,16 @@ def init(address: str | None = None, *, num_cpus: float | None = None, num_gpus:
         ``{"nodes": …, "resources": …}``: what `nodes` and `cluster_resources` say.
     Raises:
         RuntimeError: this process has an engine already.
-        ValueError: unknown or malformed setting.
+        ValueError: unknown or malformed setting, or resources for a cluster that runs already.
+        TransportError: that cannot be reached, or does not want this program; the subclass says which.
     """
     loaded = Settings.load(address=address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources,
                            store_memory=store_memory, **settings)  # fmt: skip
+    if loaded.names_running and not all(given is None for given in (num_cpus, num_gpus, resources)):
+        raise ValueError(
+            f"num_cpus, num_gpus and resources are for an embedded cluster; the nodes of {loaded.address} have what "
+            "`outboard start` gave them"
+        )
     engine = engines.begin(loaded, may_exist=ignore_reinit_error)
     return {"nodes": engine.nodes(), "resources": engine.cluster_resources()}
 

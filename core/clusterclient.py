@@ -37,9 +37,10 @@ def start(settings: Settings) -> NativeEngine:
     deadline = time.monotonic() + settings.start_timeout
     folder = ClusterFolder(settings.folder)
     head = _head(settings, folder)
-    engine = _over_local_node(head, settings, deadline)
-    if engine is not None:
-        return engine
+    if head is not None or settings.folder is None:  # a folder of its own names one cluster, not any
+        engine = _over_local_node(head, settings, deadline)
+        if engine is not None:
+            return engine
     if head is None:
         raise TransportError(
             "no cluster of this user runs on this machine: start one with `outboard start --head`, or name the head "

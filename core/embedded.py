@@ -51,7 +51,7 @@ def start(settings: Settings) -> NativeEngine:
         if engine is not None:
             return engine
     _last_address = address
-    if address not in (None, LOCAL_ADDRESS):
+    if settings.names_running:
         from . import clusterclient
 
         return clusterclient.start(settings)

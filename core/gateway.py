@@ -47,8 +47,12 @@ def run(boot: Any, settings: dict[str, Any], token: str | None) -> None:
 
 async def _serve(loop: AioLoop, node: Node, boot: Any, settings: dict[str, Any], token: str | None) -> None:
     joining = asyncio.current_task()
-    assert joining is not None
-    node.stop = joining.cancel
+
+    def give_up() -> None:
+        assert joining is not None
+        joining.cancel()
+
+    node.stop = give_up
     _watch(loop, node, boot.client_pidfd)
     try:
         membership = await _join(loop, node, settings, token)

@@ -273,6 +273,11 @@ class Settings:
     tls_ca: str | None = _setting(None, str)
     insecure: bool = _setting(False, parse_flag)
 
+    @property
+    def names_running(self) -> bool:
+        """Whether the address is that of a cluster that runs already."""
+        return self.address not in (None, "", INLINE_ADDRESS, LOCAL_ADDRESS)
+
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **explicit: Any) -> Settings:
         """Read the settings: keywords first, then ``OUTBOARD_*``; a keyword of None means not given.

@@ -24,7 +24,7 @@ ORDER = ("unit", "conformance", "integration", "faults", "backends", "simulation
 
 #: Beginnings of the names of files that come after all others: they load gRPC, whose threads and descriptors stay in
 #: this process, where other tests fork and count.
-LAST = ("test_aioloop", "test_grpc", "test_head", "test_cluster_commands")
+LAST = ("test_aioloop", "test_grpc", "test_head", "test_cluster")
 
 #: Seconds which processes, threads and descriptors of a test have to go once the test is over.
 GRACE = 2.0

@@ -12,6 +12,9 @@ from ..ids import RESOURCE_UNIT
 from ..version import PROTOCOL, __version__
 from .common import ANSWER_SECONDS, ask, cluster_options, load, one_line_faults
 
+#: Hosts of programs that the table's last line names.
+HOSTS_SHOWN = 5
+
 
 @click.command()
 @click.option("--address", metavar="HOST:PORT", help="Where the head listens.")
@@ -43,11 +46,33 @@ def fetch(settings: Any) -> Any:
 
 def as_fields(found: Any) -> dict[str, Any]:
     """Return a status as plain values; amounts are units, durations seconds, sizes bytes."""
+    nodes, programs = _told_apart(found)
     return {
         "cluster": found.cluster, "epoch": found.epoch, "release": found.release, "host": found.host, "pid": found.pid,
         "log": found.log, "age": round(found.age_seconds, 3), "settling": found.settling, "refused": found.refused,
-        "unlisted": found.unlisted, "nodes": [_node_fields(node) for node in found.nodes],
+        "unlisted": found.unlisted, "nodes": [_node_fields(node) for node in nodes],
+        "clients": _count_clients(nodes, programs), "programs": [_program_fields(node) for node in programs],
     }  # fmt: skip
+
+
+def _told_apart(found: Any) -> tuple[list[Any], list[Any]]:
+    """Tell nodes that run tasks from the slotless ones that programs bring along."""
+    nodes: list[Any] = []
+    programs: list[Any] = []
+    for node in found.nodes:
+        (nodes if node.member.slots or node.member.address else programs).append(node)
+    return nodes, programs
+
+
+def _count_clients(nodes: list[Any], programs: list[Any]) -> int:
+    return sum(node.load.clients for node in nodes) + sum(max(1, node.load.clients) for node in programs)
+
+
+def _program_fields(node: Any) -> dict[str, Any]:
+    """Describe a program by the node that it brought along, whose process id it is."""
+    return {"node": f"{node.member.incarnation:016x}", "host": node.member.host, "pid": node.pid,
+            "clients": max(1, node.load.clients), "silent": round(node.silence_seconds, 3),
+            "age": round(node.age_seconds, 3)}  # fmt: skip
 
 
 def _node_fields(node: Any) -> dict[str, Any]:
@@ -87,11 +112,19 @@ def _print_tables(found: Any) -> None:
     for title in ("node", "host", "state", "slots", "free / total", "running", "queued", "store", "age", "log"):
         is_number = title in ("slots", "running", "queued", "age")
         table.add_column(title, justify="right" if is_number else "left", overflow="fold")
-    for node in found.nodes:
+    nodes, programs = _told_apart(found)
+    for node in nodes:
         table.add_row(*map(escape, _cells(node)))
-    console.print(table if found.nodes else "no nodes")
+    console.print(table if nodes else "no nodes")
+    console.print(f"clients: {_count_clients(nodes, programs)}{_where(programs)}")
     if found.unlisted:
         console.print(f"and {found.unlisted} more")
+
+
+def _where(programs: list[Any]) -> str:
+    """Say on which machines programs run that came without a node there."""
+    hosts = sorted({node.member.host for node in programs})
+    return f", of them {len(programs)} with a way of their own, on {', '.join(hosts[:HOSTS_SHOWN])}" if hosts else ""
 
 
 def _cells(node: Any) -> tuple[str, ...]:
