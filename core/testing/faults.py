@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from .process import Process
@@ -26,14 +27,16 @@ class Faults:
         world = self._world
         if not world.with_faults:
             return
-        for _ in range(world.rng.randint(0, 5)):
-            world.at(FAULT_SECONDS * world.rng.random(), "fault", self._strike)
+        for number in range(world.rng.randint(0, 5)):
+            rng, part = world.rng_of(f"fault {number}"), f"fault {number}"
+            at = FAULT_SECONDS * rng.random()
+            if world.keeps(part):
+                world.at(at, part, lambda rng=rng: self._strike(rng))  # type: ignore[misc]
         world.at(FAULT_SECONDS, "faults end", self._end)
 
-    def _strike(self) -> None:
+    def _strike(self, rng: Random) -> None:
         world = self._world
         world.is_faulty = True
-        rng = world.rng
         workers = list(world.template.workers.values())
         clients = [p for p in world.processes.values() if p.alive and not isinstance(p, WorkerProcess)]
         alive = [*clients, *workers]
@@ -46,16 +49,16 @@ class Faults:
         elif what < 0.7:
             world.template.die()
         elif what < 0.85 and alive:
-            self._stop(rng.choice(alive))
+            self._stop(rng.choice(alive), 3.0 * rng.random())
         elif alive:
             rng.choice(rng.choice(alive).node_link.pipes).stall(0.03 * rng.random())
 
-    def _stop(self, process: Process) -> None:
+    def _stop(self, process: Process, seconds: float) -> None:
         process.stop()
         world = self._world
         world.mark("stopped")
         world.trace(f"{process.name} is stopped")
-        world.at(3.0 * world.rng.random(), f"{process.name} goes on", process.go_on)
+        world.at(seconds, f"{process.name} goes on", process.go_on)
 
     def _end(self) -> None:
         world = self._world

@@ -87,8 +87,9 @@ class NetFaults:
         return [process for process in self._world.places.values() if process.alive]
 
     def _stop(self, rng: Random) -> None:
-        process = rng.choice(self._processes())
-        if not process.stopped:
+        running = [process for process in self._processes() if not process.stopped]
+        if running:
+            process = rng.choice(running)
             process.stop()
             self._world.at(rng.choice((0.5, 2.0, 7.0)) * rng.random(), f"{process.name} goes on", process.go_on)
 
@@ -103,7 +104,7 @@ class NetFaults:
     def _part(self, rng: Random) -> None:
         """A machine cannot be reached for a while: nothing that goes there arrives, no dial gets through."""
         world = self._world
-        process = rng.choice(self._processes())
+        process = rng.choice(list(world.places.values()))
         world.mark("machine away")
         world.dialling.away.add(process.place)
         for end in [end for end in world.ends if not end.closed and end.owner is process]:

@@ -122,7 +122,9 @@ class End:
 
     def break_off(self) -> None:
         """The wire has ended for this end, which is told."""
-        if not self.closed and self.owner.alive:
+        if self._held is not None:
+            self._held.append(None)
+        elif not self.closed and self.owner.alive:
             self.owner.after(0.0, f"finds wire {self.number} broken", self._told, is_input=True)
 
     def _told(self) -> None:
@@ -133,10 +135,10 @@ class End:
     def _arrived(self, frames: list[NetFrame] | None) -> None:
         if not self.owner.alive:
             return
-        if self._held is not None:
-            self._held.append(frames)
-        elif frames is None:
+        if frames is None:
             self.break_off()
+        elif self._held is not None:
+            self._held.append(frames)
         elif not self.closed:
             self.owner.after(0.0, f"reads wire {self.number}", lambda: self._read(frames), is_input=True)
 

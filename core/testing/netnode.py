@@ -202,6 +202,10 @@ class NetNode(NetProcess):
         self.seeking.on_want(root.incarnation, KIND, NEEDS, PYTHON, waiting, self.local())
         self._is_dirty = True
 
+    def on_connected(self, root: Root, node: int) -> None:
+        """A root may send tasks to a node."""
+        self.seeking.on_connected(root.incarnation, node)
+
     def on_disconnected(self, root: Root, node: int) -> None:
         """A session of a root is over."""
         self.seeking.on_disconnected(root.incarnation, node)
@@ -216,7 +220,6 @@ class NetNode(NetProcess):
                 self.peering.learn(node, address)
                 if root is not None:
                     root.connect(node)
-                    self.seeking.on_connected(client, node)
             case Refuse():
                 raise AssertionError(f"{command}, and every node could run it")
 

@@ -123,6 +123,7 @@ class Root:
         if command.frame_type == CREDIT:
             self.credit[node] = number
             self.outstanding.setdefault(node, {})
+            self.node.on_connected(self, node)
         else:
             assert self.outstanding[node].pop(number, None) == attempt, f"{number} is not outstanding at {node:x}"
             if command.frame_type == RETURNED:

@@ -32,8 +32,11 @@ class ClientProgram:
         actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2 + [self._buffer] * 2 + [self._drop] * 2
         actions += [self._put, self._take, self._cancel, self._cancel_array, self._dispose, self._timeout, self._bind]
         actions += [self._unbind, self._chain, self._chain, self._define]
-        for _ in range(rng.randint(3, 9)):
-            yield from rng.choice(actions)()
+        for number in range(rng.randint(3, 9)):
+            part = f"{process.name} action {number}"
+            self.rng = self.world.rng_of(part)
+            if self.world.keeps(part):
+                yield from self.rng.choice(actions)()
             if rng.random() < 0.4:
                 yield Want("time", 0.003 * rng.random())
         yield from process.wait(lambda: process.client.owner.unanswered == 0)

@@ -7,13 +7,9 @@ everything, so a seed is a world. In its first phase anything may break; then no
 
 from __future__ import annotations
 
-import heapq
 import zlib
 from collections import Counter
-from collections.abc import Callable
-from hashlib import sha256
-from itertools import count
-from random import Random
+from collections.abc import Set
 from typing import Any
 
 from ..ids import ObjectId
@@ -22,6 +18,7 @@ from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler.outcomes import BindingMark
 from ..scheduler.owner import POISON_DEATHS
 from .checks import check_quiet, check_world
+from .course import Course
 from .credits import Credits
 from .faults import Faults
 from .memory import Memory
@@ -32,9 +29,6 @@ from .programs import ClientProgram
 #: Virtual seconds in which everything must settle once faults have ended.
 SETTLE_SECONDS = 30.0
 
-#: Events of one seed at most; a world that needs more goes round in circles.
-MOST_EVENTS = 20_000
-
 #: Frames whose bytes differ from run to run: maps have no order.
 _UNORDERED = {Frame.KIND, Frame.KIND_REFUSED, Frame.WELCOME}
 
@@ -42,16 +36,47 @@ _UNORDERED = {Frame.KIND, Frame.KIND_REFUSED, Frame.WELCOME}
 _MARKED = {Frame.ADOPT: "passed on when settled", Frame.RETURNED: "returned surplus", Frame.OWNER_LOST: "owner lost"}
 
 
-class World:
+class World(Course):
     """Everything that exists in one seed."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.rng = rng = Random(seed)
-        self.now = 0.0
-        self.events = 0
-        self.lines: list[str] = []
-        self.marks: Counter[str] = Counter()
+    name = "node"
+    rare = (
+        "adoption",
+        "blocked",
+        "borrower died",
+        "cancel of finished",
+        "child",
+        "child got its parent's CPU",
+        "client died",
+        "died between packet and first item",
+        "died while running",
+        "followed",
+        "forgot a kind",
+        "init failed",
+        "interrupted",
+        "killed by the node",
+        "late answer",
+        "owner lost",
+        "part of a packet",
+        "passed on when settled",
+        "passing refused",
+        "poison",
+        "recall lost the race",
+        "recall won",
+        "result of cancelled",
+        "retry",
+        "returned surplus",
+        "room came back",
+        "socket full",
+        "stopped",
+        "store full",
+        "template died",
+        "word repeated",
+    )
+
+    def __init__(self, seed: int, without: Set[str] = frozenset()) -> None:
+        super().__init__(seed, without)
+        rng = self.rng
         self.with_faults = rng.random() < 0.65
         self.faults_are_over = not self.with_faults
         self.is_faulty = False  # something happened because of which tasks may fail
@@ -61,8 +86,6 @@ class World:
         self.processes: dict[int, Process] = {}
         self.touched: dict[int, Process] = {}
         self.node_touched = False
-        self._heap: list[tuple[float, int, str, Callable[[], None]]] = []
-        self._order = count()
         self._begun: set[tuple[int, int, int, int]] = set()
         self.memory = Memory(self)
         self.credits = Credits(self)
@@ -77,10 +100,11 @@ class World:
         process = Process(self, f"client{number}", incarnation := self.new_incarnation(), incarnation)
         self.add(process)
         self.node.join_client(process)
-        process.background.start()
-        program = ClientProgram(process, self.rng)
-        self.programs.append(program)
-        process.after(0.001 * self.rng.random(), "starts", lambda: process.start(program.run()))
+        if self.keeps(process.name):
+            process.background.start()
+            program = ClientProgram(process, self.rng_of(process.name))
+            self.programs.append(program)
+            process.after(0.001 * self.rng.random(), "starts", lambda: process.start(program.run()))
 
     def new_incarnation(self) -> int:
         """Draw the name of a process."""
@@ -92,30 +116,14 @@ class World:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def at(self, delay: float, what: str, do: Callable[[], None]) -> None:
-        """Let an event happen after so many seconds."""
-        self.at_time(self.now + delay, what, do)
-
-    def at_time(self, time: float, what: str, do: Callable[[], None]) -> None:
-        """Let an event happen at that very time."""
-        heapq.heappush(self._heap, (time, next(self._order), what, do))
-
-    def step(self) -> bool:
-        """Let the next event happen and look at everything that it touched; False when there is none."""
-        if not self._heap:
-            return False
-        self.now, _, what, do = heapq.heappop(self._heap)
-        self.events += 1
-        self.lines.append(f"{self.now:.6f} {what}")
-        do()
+    def check(self) -> None:
+        """Check the machines that the last event touched."""
         check_world(self)
-        return True
 
     def run(self) -> None:
         """Live through both phases. Raises what is wrong."""
         self.faults.begin()
         while self.step():
-            assert self.events < MOST_EVENTS, "events without end"
             if self.faults_are_over:
                 assert self.now < self.faults.ended_at + SETTLE_SECONDS, self._describe_stuck()
         assert self.faults_are_over
@@ -142,11 +150,7 @@ class World:
     def close(self) -> None:
         """Give back what the world holds of this machine."""
         self.node.close()
-        self._heap.clear()
-
-    def trace(self, line: str) -> None:
-        """Note something within an event."""
-        self.lines.append(f"  {line}")
+        super().close()
 
     def note_frame(self, source: str, target: str, frame_type: int, body: bytes) -> None:
         """Note a frame."""
@@ -154,14 +158,6 @@ class World:
         self.lines.append(f"  {source}>{target} {frame_type} {len(body)} {content:08x}")
         if frame_type in _MARKED:
             self.mark(_MARKED[frame_type])
-
-    def digest(self) -> str:
-        """A number that names this course of events."""
-        return sha256("\n".join(self.lines).encode()).hexdigest()[:16]
-
-    def mark(self, what: str) -> None:
-        """Count something rare."""
-        self.marks[what] += 1
 
     def all_marks(self) -> Counter[str]:
         """What was counted here, and by the machines."""
