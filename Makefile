@@ -15,7 +15,7 @@ CODE := core backends tests tools examples benchmarks
 PIP := pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format lint types proto proto-check architecture states states-check \
+.PHONY: help venv demo demo-cluster test check format lint types proto proto-check architecture states states-check \
 	readme-figures readme-figures-check wheel bench bench-parts simulate fmt clean
 
 help:  ## show what there is
@@ -41,6 +41,9 @@ venv: $(READY)  ## make the environment for development (.venv)
 
 demo: $(READY)  ## model search over the digits on every CPU, with a heat map
 	$(BIN)/python examples/model_search.py $(if $(PROCESSES),--processes $(PROCESSES)) $(ARGS)
+
+demo-cluster: $(READY)  ## the same search on a head and two nodes, one of them killed on the way
+	$(BIN)/python examples/cluster_search.py $(ARGS)
 
 test: $(READY)  ## run the tests (ARGS=… goes to pytest)
 	$(BIN)/pytest $(ARGS)
