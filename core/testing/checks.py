@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from .worker import WorkerProcess
 
 if TYPE_CHECKING:
+    from .machine import Machine
     from .world import World
 
 
 def check_world(world: World) -> None:
     """Check the machines that the last event touched, and what they say of each other."""
-    if world.node_touched:
-        world.node_touched = False
-        world.node.dispatch.check()
-        world.node.store.extents.check()
-        for process in world.processes.values():
-            if process.alive:
-                world.credits.check(process.incarnation)
+    for machine in world.machines:
+        if machine.is_touched:
+            machine.is_touched = False
+            machine.check()
+            for process in world.processes.values():
+                if process.alive:
+                    world.credits.check(process.incarnation)
     for process in world.touched.values():
         if process.alive:
             process.client.owner.check()
@@ -30,7 +31,8 @@ def check_world(world: World) -> None:
 
 def check_quiet(world: World) -> None:
     """Nothing is left in any table."""
-    tables = world.node.dispatch._tables
+    for machine in world.machines:
+        check_quiet_node(machine)
     for process in world.processes.values():
         if not process.alive:
             continue
@@ -46,15 +48,21 @@ def check_quiet(world: World) -> None:
         assert not any(kind.outstanding or kind.nbytes or kind.wanted for kind in owner.kinds.values()), process
         assert not process.values.allocated_nbytes, f"{process} cannot reuse {process.values.allocated_nbytes} bytes"
         assert not process.views or process.name.startswith("worker"), process
+
+
+def check_quiet_node(machine: Machine) -> None:
+    """Nothing is left at a node."""
+    node = machine.node
+    tables = node.dispatch._tables
     for client in tables.clients.values():
         for kind in client.kinds.values():
-            assert not kind.outstanding and not kind.wanted, f"the node still has {kind.outstanding} tasks"
+            assert not kind.outstanding and not kind.wanted, f"{node.name} still has {kind.outstanding} tasks"
     assert all(not worker.range.packets for worker in tables.workers.values())
     assert tables.resources.free_cpu == tables.resources.totals["CPU"]
-    extents = world.node.store.extents
-    assert not extents._entries and not extents._pins, f"the store still holds {extents._entries}"
-    assert not world.node.adopted, f"the node still routes {world.node.adopted}"
-    assert not world.node.store.waiting
+    extents = node.store.extents
+    assert not extents._entries and not extents._pins, f"the store of {node.name} still holds {extents._entries}"
+    assert not node.adopted, f"{node.name} still routes {node.adopted}"
+    assert not node.store.waiting
 
 
 def check_kinds(world: World, worker: WorkerProcess) -> None:

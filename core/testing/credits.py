@@ -69,7 +69,7 @@ class Credits:
     def check(self, owner: int) -> None:
         """Compare what an owner counts with what there is."""
         process = self._world.processes[owner]
-        client = self._world.node.dispatch._tables.clients.get(owner)
+        client = process.machine.node.dispatch._tables.clients.get(owner)
         if client is None and not self._world.processes[process.root].alive:
             return  # the node has forgotten it with its root; it is about to be killed
         for kind in process.client.owner.kinds.values():

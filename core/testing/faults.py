@@ -37,17 +37,18 @@ class Faults:
     def _strike(self, rng: Random) -> None:
         world = self._world
         world.is_faulty = True
-        workers = list(world.template.workers.values())
+        machine = rng.choice(world.machines)
+        workers = list(machine.template.workers.values())
         clients = [p for p in world.processes.values() if p.alive and not isinstance(p, WorkerProcess)]
         alive = [*clients, *workers]
         what = rng.random()
         if what < 0.5 and workers:
-            world.template.end(rng.choice(workers), 9)
+            machine.template.end(rng.choice(workers), 9)
         elif what < 0.6 and len(clients) > 1:
             world.mark("client died")
             rng.choice(clients).die(9)
         elif what < 0.7:
-            world.template.die()
+            machine.template.die()
         elif what < 0.85 and alive:
             self._stop(rng.choice(alive), 3.0 * rng.random())
         elif alive:

@@ -34,7 +34,7 @@ def read_value(world: World, body: bytes) -> tuple[int, int] | None:
     if body[0] != 0x80:
         parcel = pb.Outcome.FromString(body).value
         if parcel.HasField("stored"):
-            cell = world.memory.read(parcel.stored)
+            cell = world.memory_of(parcel.stored).read(parcel.stored)
             if cell is None:
                 return None
             body = cell.stream

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..rpc.codec import LANES, FrameDecoder, FrameTuple, encode_frame
 
 if TYPE_CHECKING:
+    from .machine import Machine
     from .process import Process
     from .world import World
 
@@ -133,11 +134,12 @@ class ProcessLink:
 class NodeLink:
     """The node's end of a link, as `LoopLink`. `number` makes the order of a set of links the same in every run."""
 
-    __slots__ = ("_decoder", "_inward", "_is_waiting", "_lanes", "_name", "_number", "_on_closed", "_on_frames",
-                 "_outward", "_world", "closed", "queued_nbytes")  # fmt: skip
+    __slots__ = ("_decoder", "_inward", "_is_waiting", "_lanes", "_machine", "_name", "_number", "_on_closed",
+                 "_on_frames", "_outward", "_world", "closed", "queued_nbytes")  # fmt: skip
 
-    def __init__(self, world: World, name: str, number: int, deliver: Callable[[bytes], None]) -> None:
-        self._world = world
+    def __init__(self, machine: Machine, name: str, number: int, deliver: Callable[[bytes], None]) -> None:
+        self._machine = machine
+        self._world = world = machine.world
         self._name = name
         self._number = number
         self._decoder = FrameDecoder()
@@ -199,7 +201,7 @@ class NodeLink:
             self._on_closed(self, None)
             return
         self._decoder.feed(chunk)
-        self._world.node_touched = True
+        self._machine.is_touched = True
         self._on_frames(self, self._decoder.frames())
 
     def drain(self) -> None:

@@ -18,7 +18,7 @@ from ..store.extent import extent_nbytes
 from ..values import Batch, Encoded
 
 if TYPE_CHECKING:
-    from .world import World
+    from .machine import Machine
 
 PAGE = 4096
 
@@ -33,10 +33,10 @@ class Cell(NamedTuple):
 
 
 class Memory:
-    """All segments of the node's store. `views` counts the live views of each extent, whoever has them."""
+    """All segments of one node's store. `views` counts the live views of each extent, whoever has them."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
         self.segments: dict[int, dict[int, Cell]] = {}
         self.views: Counter[tuple[int, int]] = Counter()
 
@@ -60,7 +60,7 @@ class Memory:
     def _check_unused(self, segment: int, offset: int, what: str) -> None:
         cell = self.segments[segment].get(offset) if segment in self.segments else None
         assert not self.views[segment, offset], f"{cell and cell.oid} has live views, and {what}"
-        pins = self._world.pins_of(cell.oid, cell.version, segment, offset) if cell is not None else 0
+        pins = self._machine.pins_of(cell.oid, cell.version, segment, offset) if cell is not None else 0
         assert not pins, f"{cell and cell.oid} is pinned {pins} times, and {what}"
 
     def read(self, d: Any) -> Cell | None:

@@ -17,7 +17,7 @@ from .links import Claim, Output, Slot, boot_parts
 from .worker import WorkerProcess
 
 if TYPE_CHECKING:
-    from .world import World
+    from .machine import Machine
 
 #: Seconds a fork takes at most, and the report of an exit.
 FORK_SECONDS = 0.002
@@ -26,8 +26,9 @@ FORK_SECONDS = 0.002
 class Loop:
     """What the node asks of its event loop."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._world = machine.world
 
     def time(self) -> float:
         """Virtual seconds."""
@@ -37,7 +38,7 @@ class Loop:
         """Call after so many virtual seconds."""
 
         def act() -> None:
-            self._world.node_touched = True
+            self._machine.is_touched = True
             do(*args)
 
         self._world.at(delay, "node timer", act)
@@ -60,8 +61,9 @@ class Loop:
 class Template:
     """A template process: forks, kills and reports, each after a while; its workers die with it."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._world = machine.world
         self._last = 0.0
         self.alive = True
         self.workers: dict[int, WorkerProcess] = {}
@@ -82,11 +84,11 @@ class Template:
                 return
             if fails:
                 worker.alive = False
-                self._report(lambda: world.node.workforce._on_forked(place, 0, "no memory"))
+                self._report(lambda: self._machine.node.workforce._on_forked(place, 0, "no memory"))
                 return
             self.workers[place] = worker
             pid = 1000 + worker.number
-            self._report(lambda: world.node.workforce._on_forked(place, pid, ""))
+            self._report(lambda: self._machine.node.workforce._on_forked(place, pid, ""))
             worker.begin(binding)
 
         self._request(f"fork {worker.name}", act)
@@ -124,13 +126,13 @@ class Template:
         if place is None:
             return
         del self.workers[place]
-        workforce = self._world.node.workforce
+        workforce = self._machine.node.workforce
         self._report(lambda: workforce._on_exited(place, 1000 + worker.number, worker.exitcode, worker.signal, 0))
 
     def _report(self, do: Callable[[], None]) -> None:
         def act() -> None:
             if self.alive:
-                self._world.node_touched = True
+                self._machine.is_touched = True
                 do()
 
         self._world.at(FORK_SECONDS * self._world.rng.random(), "template reports", act)
@@ -144,7 +146,7 @@ class Template:
         for worker in list(self.workers.values()):
             worker.die(9)
         self.workers.clear()
-        self._world.at(FORK_SECONDS, "template lost", self._world.replace_template)
+        self._world.at(FORK_SECONDS, "template lost", self._machine.replace_template)
 
     def close(self) -> None:
         """The node lets it go."""
@@ -153,12 +155,13 @@ class Template:
 class SimWorkforce(Workforce):
     """The real workforce; only where it meets the kernel it meets models."""
 
-    def __init__(self, node: SimNode, world: World, boot: Any) -> None:
-        self.world = world
+    def __init__(self, node: SimNode, machine: Machine, boot: Any) -> None:
+        self.machine = machine
+        self.world = machine.world
         super().__init__(node, boot)
 
     def _handle(self, control: Any) -> Any:
-        return self.world.template
+        return self.machine.template
 
     def _start(self, command: commands.StartWorker) -> None:
         node, world = self.node, self.world
@@ -166,7 +169,7 @@ class SimWorkforce(Workforce):
         number = command.worker
         place = next(place for place in range(1 << 16) if place not in self.places)
         claim, slot = Claim(world.rng.choice((2, 8, 64)), world.rng.choice((256, 1 << 20))), Slot()
-        worker = WorkerProcess(world, number, world.new_incarnation(), client.root, claim, slot)
+        worker = WorkerProcess(self.machine, number, world.new_incarnation(), client.root, claim, slot)
         world.add(worker)
         link: Any = worker.node_link
         peer = node.add_peer(link, worker.incarnation, client.root, number)
@@ -207,27 +210,39 @@ class SimWorkforce(Workforce):
 class SimNode(Node):
     """The real node over models."""
 
-    def __init__(self, world: World, cpus: int, store_nbytes: int) -> None:
+    def __init__(self, machine: Machine, cpus: int, store_nbytes: int) -> None:
+        world = machine.world
+        self._incarnation = world.new_incarnation()
         boot: Any = SimpleNamespace(**boot_parts(lambda place: Slot()))
-        loop: Any = Loop(world)
+        loop: Any = Loop(machine)
         settings = {"num_cpus": cpus, "num_gpus": 0, "resources": {"disk": 1}, "store_memory": store_nbytes}
         self.workforce: SimWorkforce
         super().__init__(loop, boot, settings, loop.stop)
+        self.machine = machine
         self.world = world
-        self.incarnation = world.new_incarnation()
+        self.name = f"node {self.incarnation:x}"
         self.founder = 0
         self.host = "simulated"
-        self.workforce = SimWorkforce(self, world, boot)
+        self.workforce = SimWorkforce(self, machine, boot)
         self._execute_store = self.store.execute
         self.store.execute = self._on_store_commands  # type: ignore[method-assign]
+
+    @property
+    def incarnation(self) -> int:
+        """Its name, which the world draws."""
+        return self._incarnation
+
+    @incarnation.setter
+    def incarnation(self, _: int) -> None:
+        """What the real node draws is not the same in every run."""
 
     def _on_store_commands(self, ordered: Any) -> None:
         ordered = list(ordered)
         for command in ordered:
             if type(command) is ReleasePages:
-                self.world.memory.release(command.segment, command.offset)
+                self.machine.memory.release(command.segment, command.offset)
             elif type(command) is Reclaim:
-                self.world.memory.reclaim(command.segment, command.offset)
+                self.machine.memory.reclaim(command.segment, command.offset)
         self._execute_store(ordered)
 
     def expel(self, peer: Any, what: str, error: Exception) -> None:

@@ -20,7 +20,7 @@ from .links import NodeLink, ProcessLink
 from .memory import SimValues
 
 if TYPE_CHECKING:
-    from .world import World
+    from .machine import Machine
 
 #: Seconds from a wake-up until the process runs, at most.
 LATENCY = 0.0001
@@ -77,21 +77,22 @@ class Background:
 class Process:
     """One process. `alive` and `stopped` are what the kernel knows of it."""
 
-    def __init__(self, world: World, name: str, incarnation: int, root: int) -> None:
-        self.world = world
+    def __init__(self, machine: Machine, name: str, incarnation: int, root: int) -> None:
+        self.machine = machine
+        self.world = machine.world
         self.name = name
         self.incarnation = incarnation
         self.root = root
         self.alive = True
         self.stopped = False
         self.failed_link = False
-        self.node_link = NodeLink(world, name, incarnation, self._arrived)
+        self.node_link = NodeLink(machine, name, incarnation, self._arrived)
         self.link = ProcessLink(self, self.node_link.pipes[0])
-        welcome = pb.Welcome.FromString(world.node.welcome(incarnation))
+        welcome = pb.Welcome.FromString(machine.node.welcome(incarnation))
         self.client = Client(self.link, incarnation, welcome)  # type: ignore[arg-type]
         self.background = Background(self)
         self.client.background = self.background  # type: ignore[assignment]
-        self.values = SimValues(self.client, welcome.node, world.memory)
+        self.values = SimValues(self.client, welcome.node, machine.memory)
         self.client.values = self.values
         self.unbound: set[int] = set()
         self.client.on_unbound = self.unbound.add

@@ -62,7 +62,7 @@ class ClientProgram:
             self.kinds.append(kind)
         if rng.random() < 0.05:
             self.kinds.append(process.calls.add_kind({"CPU": 99 * CPU}, retries=3))
-        totals = self.world.node.totals
+        totals = self.process.machine.node.totals
         for kind in self.kinds:
             asked = process.client.kinds[kind.id].resources
             if any(amount > totals[name] for name, amount in asked.items()):

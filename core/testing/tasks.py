@@ -103,7 +103,7 @@ def run_task(worker: WorkerProcess, spec: Any, inputs: list[Any], given: list[Ob
     if fault == "exit":
         worker.exitcode = 7
         worker.world.is_faulty = True
-        worker.world.template.exited(worker)
+        worker.machine.template.exited(worker)
         yield Want("nothing")
     if fault == "raise" or (fault == "once" and attempt == 1):
         raise ValueError(number)

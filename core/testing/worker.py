@@ -19,14 +19,15 @@ from .process import Process, Program, Want
 from .tasks import run_task
 
 if TYPE_CHECKING:
+    from .machine import Machine
     from .world import World
 
 
 class WorkerProcess(Process):
     """One worker. `driver` is the real one's part that deals with what tasks leave behind."""
 
-    def __init__(self, world: World, number: int, incarnation: int, root: int, claim: Claim, slot: Slot) -> None:
-        super().__init__(world, f"worker{number}", incarnation, root)
+    def __init__(self, machine: Machine, number: int, incarnation: int, root: int, claim: Claim, slot: Slot) -> None:
+        super().__init__(machine, f"worker{number}", incarnation, root)
         self.number = number
         self.claim = claim
         self.slot = slot
@@ -51,7 +52,7 @@ class WorkerProcess(Process):
 
     def ended(self) -> None:
         """It has run to its end: exit."""
-        self.world.template.exited(self)
+        self.machine.template.exited(self)
 
     def die(self, signal: int) -> None:
         """Be ended by a signal."""

@@ -21,8 +21,8 @@ from .checks import check_quiet, check_world
 from .course import Course
 from .credits import Credits
 from .faults import Faults
+from .machine import Machine
 from .memory import Memory
-from .nodeside import SimNode, Template
 from .process import Process
 from .programs import ClientProgram
 
@@ -85,21 +85,20 @@ class World(Course):
         self.failed: set[ObjectId] = set()
         self.processes: dict[int, Process] = {}
         self.touched: dict[int, Process] = {}
-        self.node_touched = False
         self._begun: set[tuple[int, int, int, int]] = set()
-        self.memory = Memory(self)
         self.credits = Credits(self)
-        self.template = Template(self)
-        self.node = SimNode(self, rng.choice((1, 2, 2, 4)), 4096 * rng.choice((6, 12, 64)))
+        self.machines: list[Machine] = []
+        self.machines.append(Machine(self, rng.choice((1, 2, 2, 4)), 4096 * rng.choice((6, 12, 64))))
         self.programs: list[ClientProgram] = []
         for number in range(rng.choice((1, 1, 2, 3))):
             self._add_client(number)
         self.faults = Faults(self)
 
     def _add_client(self, number: int) -> None:
-        process = Process(self, f"client{number}", incarnation := self.new_incarnation(), incarnation)
+        machine = self.machines[0]
+        process = Process(machine, f"client{number}", incarnation := self.new_incarnation(), incarnation)
         self.add(process)
-        self.node.join_client(process)
+        machine.node.join_client(process)
         if self.keeps(process.name):
             process.background.start()
             program = ClientProgram(process, self.rng_of(process.name))
@@ -149,7 +148,8 @@ class World(Course):
 
     def close(self) -> None:
         """Give back what the world holds of this machine."""
-        self.node.close()
+        for machine in self.machines:
+            machine.node.close()
         super().close()
 
     def note_frame(self, source: str, target: str, frame_type: int, body: bytes) -> None:
@@ -161,7 +161,9 @@ class World(Course):
 
     def all_marks(self) -> Counter[str]:
         """What was counted here, and by the machines."""
-        marks = self.marks + self.node.dispatch.counts + self.node.store.extents.ignored
+        marks = self.marks.copy()
+        for machine in self.machines:
+            marks += machine.node.dispatch.counts + machine.node.store.extents.ignored
         for process in self.processes.values():
             marks += process.client.owner.counts
             marks["poison"] += sum(made.kind.deaths >= POISON_DEATHS for made in process.calls.made.values())
@@ -187,18 +189,9 @@ class World(Course):
         if parent.client.turns.told_blocked:
             self.mark("child got its parent's CPU")
 
-    def pins_of(self, oid: ObjectId, version: int, segment: int, offset: int) -> int:
-        """Pins that the node counts on what lies in an extent."""
-        entry = self.node.store.extents._entries.get((oid.owner, oid.seq, version))
-        return entry.pins if entry is not None and (entry.segment, entry.offset) == (segment, offset) else 0
-
-    def replace_template(self) -> None:
-        """The node has noticed that its template is gone."""
-        self.node_touched = True
-        self.template = Template(self)
-        workforce: Any = self.node.workforce
-        workforce.template = self.template
-        workforce.lose_workers()
+    def memory_of(self, descriptor: Any) -> Memory:
+        """The store in which something lies."""
+        return next(m.memory for m in self.machines if m.node.incarnation == descriptor.node)
 
     def bind(self, process: Process, binding: pb.Binding) -> None:
         """A client makes a binding."""
