@@ -1,7 +1,8 @@
 """Task arrays at their owner: one record for many calls of one function.
 
 Each item has one byte of state; an attempt other than the first is kept only for the few items that have one. Items are
-dealt from `cursor` upwards; what must go again waits in `requeued` and goes before anything new.
+dealt from `cursor` upwards; what must go again waits in `requeued` and goes before anything new. Where each outstanding
+item is, is kept by node as runs of indices, and only once something of the array went to a further node.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any, NamedTuple
 
 from ..ids import ObjectId, Span
 from .entries import Extra
-from .kinds import Kind
+from .kinds import NO_LOSSES, Kind, Losses
 from .outcomes import LostCause
+from .runs import Runs
+from .shares import OWN_NODE
 
 UNSENT, SENT, DONE, OWED = 0, 1, 2, 3  # OWED: settled by the owner, the node has not answered for it yet
 
@@ -30,7 +33,7 @@ class Array:
     """One task array; `Items` calls the methods, the driver takes `completions`."""
 
     __slots__ = ("attempts", "cancelled", "completions", "count", "cursor", "disposed", "extras", "finished", "kind",
-                 "loads", "losses", "owed", "requeued", "sent", "state", "stream")  # fmt: skip
+                 "loads", "losses", "owed", "places", "requeued", "sent", "state", "stream")  # fmt: skip
 
     def __init__(self, stream: int, kind: Kind) -> None:
         self.stream = stream
@@ -44,7 +47,8 @@ class Array:
         self.disposed = False  # nobody will take completions
         self.state = bytearray()
         self.attempts: dict[int, int] = {}  # of the items whose run is not the first
-        self.losses: dict[int, tuple[int, int]] = {}  # process and machine losses
+        self.losses: dict[int, Losses] = {}  # of the items that were lost and have not settled
+        self.places: dict[int, Runs] | None = None  # what is outstanding, by node; None: all of it at the own one
         self.requeued: deque[tuple[int, int, int]] = deque()  # (first, count, attempt), oldest first
         self.loads: dict[int, tuple[int, tuple[ObjectId, ...]]] = {}  # bytes and objects of what is outstanding
         self.extras: dict[int, Extra] = {}  # of results that were not taken yet; each has an entry in `refs.owned`
@@ -70,8 +74,8 @@ class Array:
         """The run that an item is at, or settled with; the first is 1."""
         return self.attempts.get(index, 1) if self.attempts else 1
 
-    def next_span(self, room: int) -> tuple[int, int, int] | None:
-        """Take up to `room` items to send now: (first, count, attempt), or None when none wait."""
+    def next_span(self, room: int, node: int) -> tuple[int, int, int] | None:
+        """Take up to `room` items to send to a node now: (first, count, attempt), or None when none wait."""
         if self.requeued:
             first, count, attempt = self.requeued.popleft()
             if count > room:
@@ -83,9 +87,55 @@ class Array:
             self.cursor = first + count
         else:
             return None
+        if node or self.places is not None:
+            self._place(first, first + count, node)
         self.state[first : first + count] = bytes([SENT]) * count
         self.sent += count
         return first, count, attempt
+
+    def _place(self, first: int, end: int, node: int) -> None:
+        """Note where items are that are about to be sent."""
+        if not self.outstanding():
+            self.places = None  # of what was, nothing is left
+            if not node:
+                return
+        if self.places is None:
+            at_home = Runs()
+            for start, stop in self._runs((SENT, OWED)):
+                at_home.add(start, stop)
+            self.places = {OWN_NODE: at_home}
+        runs = self.places.get(node)
+        if runs is None:
+            runs = self.places[node] = Runs()
+        runs.add(first, end)
+
+    def _runs(self, states: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+        for state in states:
+            start = self.state.find(state)
+            while start >= 0:
+                end = start + 1
+                while end < self.count and self.state[end] == state:
+                    end += 1
+                yield start, end
+                start = self.state.find(state, end)
+
+    def _are_at(self, first: int, end: int, node: int) -> bool:
+        if self.places is None:
+            return node == OWN_NODE
+        runs = self.places.get(node)
+        return runs is not None and runs.covers(first, end)
+
+    def node_of(self, index: int) -> int:
+        """Where an outstanding item is."""
+        for node, runs in self.places.items() if self.places is not None else ():
+            if runs.covers(index, index + 1):
+                return node
+        return OWN_NODE
+
+    def _take_away(self, first: int, end: int, node: int) -> None:
+        """A node has nothing of these items any more."""
+        if self.places is not None:
+            self.places[node].remove(first, end)
 
     def requeue(self, first: int, count: int, attempt: int) -> None:
         """Items that were withdrawn must be sent (again), before anything new."""
@@ -99,16 +149,19 @@ class Array:
                 return
         self.requeued.append((first, count, attempt))
 
-    def is_sent(self, index: int, attempt: int) -> bool:
-        """Whether the node owes an answer for this run."""
-        return index < self.count and self.state[index] in (SENT, OWED) and attempt == self.attempt_of(index)
+    def is_sent(self, index: int, attempt: int, node: int) -> bool:
+        """Whether a node owes an answer for this run."""
+        if index >= self.count or self.state[index] not in (SENT, OWED) or attempt != self.attempt_of(index):
+            return False
+        return self._are_at(index, index + 1, node)
 
     def is_settled(self, index: int) -> bool:
         """Whether an item has ended for the program."""
         return self.state[index] >= DONE
 
-    def withdraw(self, index: int) -> bool:
+    def withdraw(self, index: int, node: int) -> bool:
         """The node owes nothing for a sent item any more. True: it has not settled, send it again or fail it."""
+        self._take_away(index, index + 1, node)
         if self.state[index] == OWED:
             self._set_done(index)
             self.owed -= 1
@@ -117,21 +170,21 @@ class Array:
         self.sent -= 1
         return True
 
-    def add_loss(self, index: int, cause: LostCause) -> tuple[int, int]:
-        """Count a lost run; returns (process losses, machine losses)."""
-        process, machine = self.losses.get(index, (0, 0))
-        if cause is LostCause.PROCESS:
-            process += 1
-        elif cause is LostCause.MACHINE:
-            machine += 1
-        self.losses[index] = process, machine
-        return process, machine
+    def add_loss(self, index: int, cause: LostCause, *, with_node: bool) -> Losses:
+        """Count a lost run; returns all losses of the item."""
+        losses = self.losses[index] = self.losses.get(index, NO_LOSSES).counting(cause, with_node=with_node)
+        return losses
 
-    def finish(self, first: int, attempt: int, values: Sequence[bytes]) -> tuple[int, int]:
-        """Settle items with their values: (newly settled, answers that were owed)."""
+    def finish(self, first: int, attempt: int, values: Sequence[bytes], node: int) -> tuple[int, int]:
+        """Settle items with their values from a node: (newly settled, answers that were owed)."""
         count = len(values)
         end = first + count
-        if attempt == 1 and self.state.count(SENT, first, end) == count and self._is_first_run(first, end):
+        places = self.places
+        if (attempt == 1 and self.state.count(SENT, first, end) == count
+                and (not self.attempts or self.attempts.keys().isdisjoint(range(first, end)))
+                and (not node if places is None else self._are_at(first, end, node))):  # fmt: skip
+            if places is not None:
+                places[node].remove(first, end)
             self.state[first:end] = bytes([DONE]) * count
             self.sent -= count
             self.finished += count
@@ -140,9 +193,9 @@ class Array:
         accepted = answered = 0
         run: list[bytes] = []  # values of the items just before `index`
         for index, value in enumerate(values, first):
-            if self.is_sent(index, attempt):
+            if self.is_sent(index, attempt, node):
                 answered += 1
-                if self.withdraw(index):
+                if self.withdraw(index, node):
                     self._set_done(index)
                     accepted += 1
                     run.append(value)
@@ -152,9 +205,6 @@ class Array:
         self._complete(end, run)
         self.finished += accepted
         return accepted, answered
-
-    def _is_first_run(self, first: int, end: int) -> bool:
-        return not self.attempts or self.attempts.keys().isdisjoint(range(first, end))
 
     def _complete(self, end: int, values: list[bytes]) -> None:
         if values:
@@ -198,10 +248,14 @@ class Array:
         self.cursor = self.count
         return spans
 
-    def sent_spans(self) -> list[Span]:
-        """Every item in SENT, as spans of equal attempts."""
+    def nodes(self) -> list[int]:
+        """Where something of it may be outstanding."""
+        return [OWN_NODE] if self.places is None else [node for node, runs in self.places.items() if runs]
+
+    def sent_spans(self, node: int) -> list[Span]:
+        """Every item in SENT at a node, as spans of equal attempts."""
         runs: list[list[int]] = []
-        for index in self._find(SENT):
+        for index in self._find(SENT, node):
             attempt = self.attempt_of(index)
             if runs and runs[-1][0] + runs[-1][1] == index and runs[-1][2] == attempt:
                 runs[-1][1] += 1
@@ -209,16 +263,18 @@ class Array:
                 runs.append([index, 1, attempt])
         return [Span(self.stream, first, count, attempt) for first, count, attempt in runs]
 
-    def _find(self, state: int) -> Iterator[int]:
-        index = self.state.find(state)
-        while index >= 0:
-            yield index
-            index = self.state.find(state, index + 1)
+    def _find(self, state: int, node: int) -> Iterator[int]:
+        where = [(0, self.count)] if self.places is None else self.places[node]
+        for first, end in where:
+            index = self.state.find(state, first, end)
+            while index >= 0:
+                yield index
+                index = self.state.find(state, index + 1, end)
 
-    def forget_owed(self) -> None:
-        """The node will answer for nothing any more."""
-        for index in self._find(OWED):
-            self.withdraw(index)
+    def forget_owed(self, node: int) -> None:
+        """A node will answer for nothing any more."""
+        for index in self._find(OWED, node):
+            self.withdraw(index, node)
 
     def check(self) -> None:
         """Verify the invariants; for tests and the simulator."""
@@ -230,6 +286,10 @@ class Array:
             assert waiting.isdisjoint(range(first, first + count)), self
             waiting.update(range(first, first + count))
             assert all(self.attempt_of(index) == attempt for index in range(first, first + count)), self
-        assert set(self._find(UNSENT)) == waiting, self
+        assert {index for index, state in enumerate(self.state) if state == UNSENT} == waiting, self
         assert all(self.state[index] in (SENT, OWED) for index in self.loads), self
+        if self.places is not None:
+            placed = [index for runs in self.places.values() for run in runs for index in range(*run)]
+            outstanding = [index for index, state in enumerate(self.state) if state in (SENT, OWED)]
+            assert sorted(placed) == outstanding, f"{self} has {placed}, not {outstanding}"
         assert not self.disposed or (self.owed and not self.sent and not waiting and not self.extras), self

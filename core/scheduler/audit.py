@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..ids import ObjectId
+from .arrays import Array
 from .books import Books
 from .kinds import Kind
+from .shares import OWN_NODE, Share
 from .states import TaskState
 from .tasks import UNSETTLED, Task
 
@@ -53,10 +55,10 @@ def _check_kind(books: Books, kind: Kind, tasks: list[Task]) -> None:
     sent = [task for task in tasks if task.kind is kind and task.state is TaskState.SENT]
     sent += [task for task in books.owed.values() if task.kind is kind]
     arrays = [array for array in books.arrays.values() if array.kind is kind]
-    outstanding = len(sent) + sum(array.outstanding() for array in arrays)
-    nbytes = sum(task.nbytes for task in sent) + sum(load[0] for array in arrays for load in array.loads.values())
-    assert kind.outstanding == outstanding, (kind, outstanding)
-    assert kind.nbytes == nbytes, (kind, kind.nbytes, nbytes)
+    assert kind.shares.keys() - {OWN_NODE} <= books.nodes.keys(), f"{kind} has shares at nodes that have gone"
+    for share in kind.shares.values():
+        _check_share(share, [task for task in sent if task.share is share], arrays)
+    assert all(task.share in kind.shares.values() for task in sent), f"{kind} has tasks where it has no share"
     assert kind.opened == len(arrays), (kind, kind.opened, arrays)
     waiting = sum(task.kind is kind and task.state is TaskState.WAITING for task in tasks)
     assert kind.unready == waiting, (kind, kind.unready, waiting)
@@ -64,6 +66,21 @@ def _check_kind(books: Books, kind: Kind, tasks: list[Task]) -> None:
     assert kind.refused is None or not kind.waiting(), f"{kind} was refused"
     for array in arrays:
         assert array in kind.arrays or not array.unsent(), f"{array} is not queued"
+
+
+def _check_share(share: Share, sent: list[Task], arrays: list[Array]) -> None:
+    items = [index for array in arrays for index in _items_at(array, share.node)]
+    loads = [array.loads[i] for array in arrays for i in _items_at(array, share.node) if i in array.loads]
+    assert share.outstanding == len(sent) + len(items), (share, sent, items)
+    nbytes = sum(task.nbytes for task in sent) + sum(load[0] for load in loads)
+    assert share.nbytes == nbytes, (share, share.nbytes, nbytes)
+    assert share.limit == (share.credit if share.is_allowed else 0), share
+
+
+def _items_at(array: Array, node: int) -> list[int]:
+    """Every item that a node has not answered for."""
+    attempts = ((index, array.attempt_of(index)) for index in range(array.count))
+    return [index for index, attempt in attempts if array.is_sent(index, attempt, node)]
 
 
 def _check_holds(books: Books, tasks: list[Task]) -> None:

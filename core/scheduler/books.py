@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ..ids import ObjectId
 from .arrays import Array
+from .entries import Place
 from .kinds import Kind
 from .references import References
+from .shares import OWN_NODE, Terms
 from .tasks import Task
 
 
@@ -22,19 +25,33 @@ class Books:
     - `backlog`: every kind with something that could be sent, oldest first.
     - `Kind.ready`: plain tasks in READY, in order of submission (cancelled ones are skipped when met).
     - `Kind.arrays`: arrays with items that were never sent or must be sent again.
-    - `Kind.outstanding`: tasks sent and not yet answered for by the node (by a result, a loss or a return); never above
-      the credit by a new send.
+    - `nodes`: further nodes to which tasks may be sent; each kind that used one has a share there.
+    - `Share.outstanding`: tasks sent there and not yet answered for (by a result, a loss or a return); never above the
+      credit by a new send.
     """
 
-    __slots__ = ("arrays", "backlog", "commands", "counts", "incarnation", "kinds", "owed", "refs", "unanswered")
+    __slots__ = ("arrays", "backlog", "commands", "counts", "home", "incarnation", "is_joined", "kinds", "nodes",
+                 "owed", "refs", "unanswered")  # fmt: skip
 
-    def __init__(self, incarnation: int) -> None:
+    def __init__(self, incarnation: int, home: int, *, is_joined: bool) -> None:
         self.incarnation = incarnation
+        self.home = home  # incarnation of the own node
+        self.is_joined = is_joined  # it belongs to a cluster, so that further nodes may come
         self.commands: list[Any] = []
         self.refs = References(incarnation, self.commands)
         self.kinds: dict[int, Kind] = {}
         self.arrays: dict[int, Array] = {}
+        self.nodes: dict[int, Terms] = {}
         self.owed: dict[int, Task] = {}
         self.backlog: dict[Kind, None] = {}
         self.counts: Counter[str] = Counter()  # what came too late, by what it was
         self.unanswered = 0  # plain tasks and items submitted and not settled
+
+    def name_node(self, node: int) -> int:
+        """The own node is 0 in here, whether it was named so or by its incarnation."""
+        return OWN_NODE if node == self.home else node
+
+    def locate(self, oid: ObjectId, node: int, nbytes: int) -> None:
+        """Note where a stored value lies; in a cluster tasks that need it are best sent there."""
+        if self.is_joined:
+            self.refs.located[oid] = Place(self.name_node(node), nbytes)

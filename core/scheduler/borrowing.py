@@ -44,13 +44,15 @@ class Borrowing:
 
     def on_answered(self, oid: ObjectId, value: Any, extra: Extra | None) -> None:
         """The owner of a borrowed object has answered; an extent was pinned for us when the answer passed the node."""
-        stored, contained = extra if extra is not None else (None, ())
+        stored, contained = (extra.stored, extra.contained) if extra is not None else (None, ())
         foreign = self._refs.foreign.get(oid)
         if foreign is not None and foreign.value is None:
             foreign.pinned = stored is not None
         elif stored is not None:
             self._books.commands.append(Unpin(oid, stored))
         self._set_value(oid, value, stored, contained)
+        if extra is not None and stored is not None and foreign is not None and foreign.stored == stored:
+            self._books.locate(oid, extra.node, extra.nbytes)
 
     def _set_value(self, oid: ObjectId, value: Any, stored: int | None, contained: tuple[ObjectId, ...] = ()) -> None:
         """A borrowed object has its value now; one that nobody waits for is counted."""
@@ -74,7 +76,7 @@ class Borrowing:
         """Nobody can answer for a borrowed object any more."""
         self._set_value(oid, mark, None)
 
-    def on_node_lost(self, mark: Any) -> None:
+    def on_link_lost(self, mark: Any) -> None:
         """No answer will come, and what was stored is gone."""
         for oid, foreign in list(self._refs.foreign.items()):
             if foreign.stored is not None:

@@ -11,10 +11,22 @@ if TYPE_CHECKING:
 
 
 class Extra(NamedTuple):
-    """What a value has beside its bytes: version of its extent (None: inline), references inside it."""
+    """What a value has beside its bytes: version of its extent (None: inline), references inside it.
+
+    `node` and `nbytes` say where the extent lies and how large it is.
+    """
 
     stored: int | None
     contained: tuple[ObjectId, ...]
+    node: int = 0
+    nbytes: int = 0
+
+
+class Place(NamedTuple):
+    """Where a stored value lies, the own node being 0, and its bytes."""
+
+    node: int
+    nbytes: int
 
 
 class Waiters:

@@ -46,13 +46,15 @@ class Items:
 
     def cancel(self, array: Array, kill_after: float | None) -> None:
         """Settle everything that has not finished."""
-        unsent, sent = array.take_unsent(), array.sent_spans()
+        unsent = array.take_unsent()
         array.cancelled = True
-        if sent:
-            self._books.commands.append(SendCancel(sent, False, kill_after))
         mark = CancelledMark(array.kind.name)
         self.fail(array, unsent, mark)
-        self.fail(array, [(span.first, span.count) for span in sent], mark)
+        for node in array.nodes():
+            sent = array.sent_spans(node)
+            if sent:
+                self._books.commands.append(SendCancel(sent, False, kill_after, node))
+                self.fail(array, [(span.first, span.count) for span in sent], mark)
 
     def dispose(self, array: Array) -> None:
         """Nobody will take from an array any more; it is forgotten once the node has answered for all of it."""
@@ -75,38 +77,38 @@ class Items:
 
     # -- what the driver could not send --------------------------------------------------------------------------------
 
-    def on_unsent(self, array: Array, first: int, count: int, attempt: int) -> None:
+    def on_unsent(self, array: Array, first: int, count: int, attempt: int, node: int) -> None:
         """Items of a SendItems were not sent after all; they keep their attempt."""
         for index in range(first, first + count):
-            if self._withdraw(array, index, attempt):
+            if self._withdraw(array, index, attempt, node):
                 self._send_again(array, index, attempt)
         self._forget_answered(array)
 
-    def on_item_failed(self, array: Array, index: int, mark: Any) -> None:
+    def on_item_failed(self, array: Array, index: int, mark: Any, node: int) -> None:
         """An item of a SendItems could not be sent at all."""
-        if self._withdraw(array, index, array.attempt_of(index)):
+        if self._withdraw(array, index, array.attempt_of(index), node):
             self.fail(array, [(index, 1)], mark)
         self._forget_answered(array)
 
-    def on_item_bytes(self, array: Array, index: int, nbytes: int, held: tuple[ObjectId, ...]) -> None:
+    def on_item_bytes(self, array: Array, index: int, nbytes: int, held: tuple[ObjectId, ...], node: int) -> None:
         """An item that is sent carries so many bytes and needs these objects until the node has answered for it."""
-        if not array.is_sent(index, array.attempt_of(index)):
+        if not array.is_sent(index, array.attempt_of(index), node):
             return  # the node was lost meanwhile
         for oid in held:
             self._refs.hold(oid)
         array.loads[index] = (nbytes, held)
-        array.kind.nbytes += nbytes
+        array.kind.shares[node].nbytes += nbytes
 
-    # -- what the node says --------------------------------------------------------------------------------------------
+    # -- what a node says ----------------------------------------------------------------------------------------------
 
     def on_finished(self, stream: int, first: int, attempt: int, values: Sequence[bytes],
-                    extras: Mapping[int, Extra] | None) -> None:  # fmt: skip
-        """Results came; what belongs to an older attempt is dropped and counted."""
+                    extras: Mapping[int, Extra] | None, node: int) -> None:  # fmt: skip
+        """Results came; what belongs to an older attempt, or comes from where it is not, is dropped and counted."""
         books = self._books
         array = books.arrays.get(stream)
         for position, extra in extras.items() if extras else ():
             index = first + position
-            if array is not None and array.is_sent(index, attempt) and not array.is_settled(index):
+            if array is not None and array.is_sent(index, attempt, node) and not array.is_settled(index):
                 self._keep(array, index, values[position], extra)  # before a load goes: it may be in it
             else:
                 self._refs.discard(item_object(books.incarnation, stream, index), extra)
@@ -115,13 +117,15 @@ class Items:
             return
         if array.loads:
             for index in range(first, first + len(values)):
-                if array.is_sent(index, attempt):
-                    self._unload(array, index)
-        accepted, answered = array.finish(first, attempt, values)
-        array.kind.outstanding -= answered
+                if array.is_sent(index, attempt, node):
+                    self._unload(array, index, node)
+        accepted, answered = array.finish(first, attempt, values, node)
+        kind = array.kind
+        if answered:
+            (kind.shares[node] if node else kind.home).outstanding -= answered
         books.unanswered -= accepted
         if accepted:
-            array.kind.deaths = 0
+            kind.deaths = 0
         if accepted != len(values):
             books.counts["late result"] += len(values) - answered
             books.counts["result of cancelled"] += answered - accepted
@@ -132,63 +136,91 @@ class Items:
         array.extras[index] = extra
         entry = Entry(value, 1, extra.stored)
         self._refs.contain(entry, extra.contained, is_received=True)
-        self._refs.owned[item_object(self._books.incarnation, array.stream, index).seq] = entry
+        oid = item_object(self._books.incarnation, array.stream, index)
+        self._refs.owned[oid.seq] = entry
+        if extra.stored is not None:
+            self._books.locate(oid, extra.node, extra.nbytes)
 
-    def on_lost(self, span: Span, cause: LostCause, death: Any, mark: Any) -> None:
+    def on_lost(self, span: Span, cause: LostCause, death: Any, mark: Any, node: int) -> None:
         """Runs will bring no result: the items run again, or fail with `mark` or a LostMark."""
-        for array, index in self._answered(span, "late loss"):
+        for array, index in self._answered(span, "late loss", node):
             self._lose(array, index, cause, death, mark)
 
-    def _lose(self, array: Array, index: int, cause: LostCause, death: Any, mark: Any) -> None:
+    def _lose(self, array: Array, index: int, cause: LostCause, death: Any, mark: Any,
+              reason: str | None = None) -> None:  # fmt: skip
+        """A run is lost; `reason`: why its node was, if that is the cause."""
         kind = array.kind
         if cause is LostCause.PROCESS:
             kind.deaths += 1
         attempt = array.attempt_of(index)
-        if kind.may_retry(cause, *array.add_loss(index, cause)):
+        if kind.may_retry(cause, array.add_loss(index, cause, with_node=reason is not None)):
             self._send_again(array, index, attempt + 1)
             return
-        self.fail(array, [(index, 1)], mark or LostMark(cause, kind.name, index, attempt, death))
+        self.fail(array, [(index, 1)], mark or LostMark(cause, kind.name, index, attempt, death, reason or ""))
         if cause is LostCause.PROCESS and kind.is_poisoned():
             self.fail(array, array.take_unsent(), PoisonMark(kind.name, kind.deaths, death))
 
-    def on_returned(self, span: Span) -> None:
-        """The node gave back items that had not begun; it costs them nothing."""
-        for array, index in self._answered(span, "late return"):
+    def on_returned(self, span: Span, node: int) -> None:
+        """A node gave back items that had not begun; it costs them nothing."""
+        for array, index in self._answered(span, "late return", node):
             self._send_again(array, index, span.attempt)
 
-    def on_node_lost(self, mark: Any) -> None:
+    def on_session_closed(self, node: int) -> None:
+        """A node has begun nothing of what was sent there last."""
+        for array, index in self._all_at(node):
+            self._send_again(array, index, array.attempt_of(index))
+
+    def on_session_lost(self, node: int, reason: str) -> None:
+        """A node has gone with everything there."""
+        for array, index in self._all_at(node):
+            self._lose(array, index, LostCause.MACHINE, None, None, reason)
+
+    def on_link_lost(self, mark: Any) -> None:
         """Nothing will be answered any more."""
         for array in list(self._books.arrays.values()):
             self.fail(array, array.take_unsent(), mark)
-            self.fail(array, [(span.first, span.count) for span in array.sent_spans()], mark)
-            array.kind.outstanding -= array.outstanding()
-            array.forget_owed()
+            for node in array.nodes():
+                self.fail(array, [(span.first, span.count) for span in array.sent_spans(node)], mark)
+                array.forget_owed(node)
+            array.places = None
             for index in list(array.loads):
-                self._unload(array, index)
+                self._unload(array, index, None)
             self._forget_answered(array)
 
     # -- between events ------------------------------------------------------------------------------------------------
 
-    def _answered(self, span: Span, late: str) -> Iterable[tuple[Array, int]]:
-        """Take note that the node has nothing of these items any more; yields those that have not settled."""
+    def _all_at(self, node: int) -> Iterable[tuple[Array, int]]:
+        """Take note that a further node has nothing any more; yields what has not settled."""
+        for array in list(self._books.arrays.values()):
+            runs = array.places.get(node) if array.places is not None else None
+            for first, end in runs or ():
+                for index in range(first, end):
+                    if self._withdraw(array, index, array.attempt_of(index), node):
+                        yield array, index
+            if array.places is not None:
+                array.places.pop(node, None)
+            self._forget_answered(array)
+
+    def _answered(self, span: Span, late: str, node: int) -> Iterable[tuple[Array, int]]:
+        """Take note that a node has nothing of these items any more; yields those that have not settled."""
         array = self._books.arrays.get(span.stream)
         if array is None:
             self._books.counts[late] += span.count
             return
         for index in range(span.first, span.end):
-            if not array.is_sent(index, span.attempt):
+            if not array.is_sent(index, span.attempt, node):
                 self._books.counts[late] += 1
-            elif self._withdraw(array, index, span.attempt):
+            elif self._withdraw(array, index, span.attempt, node):
                 yield array, index
         self._forget_answered(array)
 
-    def _withdraw(self, array: Array, index: int, attempt: int) -> bool:
+    def _withdraw(self, array: Array, index: int, attempt: int, node: int) -> bool:
         """The node has nothing of a run any more. True: the item has not settled, send it again or fail it."""
-        if not array.is_sent(index, attempt):
+        if not array.is_sent(index, attempt, node):
             return False
-        array.kind.outstanding -= 1
-        self._unload(array, index)
-        return array.withdraw(index)
+        array.kind.shares[node].outstanding -= 1
+        self._unload(array, index, node)
+        return array.withdraw(index, node)
 
     def _send_again(self, array: Array, index: int, attempt: int) -> None:
         if array.kind.refused is not None:
@@ -203,9 +235,11 @@ class Items:
             kind.arrays.append(array)
         self._books.backlog[kind] = None
 
-    def _unload(self, array: Array, index: int) -> None:
+    def _unload(self, array: Array, index: int, node: int | None) -> None:
+        """Let go of what an item needed where it was sent; None: at no node does anything count any more."""
         nbytes, held = array.loads.pop(index, (0, ()))
-        array.kind.nbytes -= nbytes
+        if node is not None:
+            array.kind.shares[node].nbytes -= nbytes
         for oid in held:
             self._refs.drop(oid)
 

@@ -1,4 +1,7 @@
-"""What the client's machine orders, besides what `references` tells others. The driver does these in order."""
+"""What the client's machine orders, besides what `references` tells others. The driver does these in order.
+
+`node` is whom it concerns, 0 the own node.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ class Send(NamedTuple):
     first: int
     attempt: int
     tasks: list[Task]
+    node: int = 0
 
 
 class SendItems(NamedTuple):
@@ -27,27 +31,31 @@ class SendItems(NamedTuple):
     first: int
     count: int  # type: ignore[assignment]  # hides tuple.count
     attempt: int
+    node: int = 0
 
 
 class SendCancel(NamedTuple):
-    """Tell the node that these are cancelled."""
+    """Tell a node that these, which it has, are cancelled."""
 
     spans: list[Span]
     force: bool
     kill_after: float | None
+    node: int = 0
 
 
 class Want(NamedTuple):
-    """Tell the node how many tasks of a kind wait for credit (0: none any more)."""
+    """Tell a node how many tasks of a kind can be sent nowhere for want of credit (0: none any more)."""
 
     kind: Kind
     waiting: int
+    node: int = 0
 
 
 class Ask(NamedTuple):
-    """Ask the owner for the value of a borrowed object."""
+    """Ask the owner for the value of a borrowed object; `version` is one that cannot be had any more, or 0."""
 
     oid: ObjectId
+    version: int = 0
 
 
 class Answer(NamedTuple):

@@ -17,13 +17,14 @@ class LostCause(IntEnum):
 
 
 class LostMark(NamedTuple):
-    """No attempts were left. `death` is opaque here: how the process ended."""
+    """No attempts were left. `death` is opaque here: how the process ended; `reason`: why, where no process did."""
 
     cause: LostCause
     name: str
     index: int | None  # type: ignore[assignment]  # hides tuple.index; None: a plain task
     attempts: int
     death: Any
+    reason: str = ""
 
 
 class PoisonMark(NamedTuple):

@@ -1,12 +1,14 @@
 """The client's machine: every task it submitted, until each has settled once.
 
-Tasks wait here for their inputs and for credit, so a node never holds more than it granted. Plain tasks have a record
-each (which is also the entry of their first result object); a task array has one record for all its items. `Books` says
-what the tables are. Events go to the part whose subject they are:
+Tasks wait here for their inputs and for credit, so no node ever holds more than it granted. The own node is 0 in here;
+a cluster has further ones, and an answer counts only from the node where the task is outstanding. Plain tasks have a
+record each (which is also the entry of their first result object); a task array has one record for all its items.
+`Books` says what the tables are. Events go to the part whose subject they are:
 
     program ──▶ submit ─▶ Settling (inputs) ─▶ backlog ─▶ Sending ──▶ Send, SendItems, Want
-                extend, cancel, dispose ─▶ Items                          │ node
-    node ─────▶ on_finished, on_lost, on_returned ─▶ Plain or Items ◀─────┘
+                extend, cancel, dispose ─▶ Items                          │ nodes
+    nodes ────▶ on_finished, on_lost, on_returned ─▶ Plain or Items ◀─────┘
+                sessions begin and end ─▶ Further ─▶ Plain and Items
                                    └─▶ Settling (values, failures) ─▶ dependents, borrowers, Settled
 """
 
@@ -22,14 +24,16 @@ from .audit import check
 from .books import Books
 from .borrowing import Borrowing
 from .entries import Entry, Extra
+from .further import Further
 from .items import Items
-from .kinds import COUNTED_NBYTES, OUTSTANDING_MIN, OUTSTANDING_NBYTES, POISON_DEATHS, Kind
+from .kinds import COUNTED_NBYTES, POISON_DEATHS, Kind
 from .orders import Answer, Ask, Send, SendCancel, SendItems, Settled, Want
 from .outcomes import CancelledMark, LostCause, is_failure
 from .passing import Adopted, Parcel, Passing
 from .plain import Plain
 from .sending import Sending
 from .settling import Settling
+from .shares import OUTSTANDING_MIN, OUTSTANDING_NBYTES, OWN_NODE, Share, Terms
 from .states import TaskEvent, TaskState
 from .tasks import UNSETTLED, Task
 
@@ -39,15 +43,17 @@ READY, SENT = TaskState.READY, TaskState.SENT
 class Owner:
     """See the head of this file. Not thread-safe: one driver at a time, under its lock."""
 
-    def __init__(self, incarnation: int, initial_credit: int) -> None:
-        self._books = books = Books(incarnation)
+    def __init__(self, incarnation: int, initial_credit: int, home: int = OWN_NODE, *, joined: bool = False) -> None:
+        self._books = books = Books(incarnation, home, is_joined=joined)
         self._settling = Settling(books)
         self._borrowing = Borrowing(books, self._settling)
         self._passing = Passing(books, self._settling)
         self._sending = Sending(books)
         self._plain = Plain(books, self._settling)
         self._items = Items(books)
+        self._further = Further(books, self._plain, self._items)
         self._owned = books.refs.owned
+        self._home = home
         self._next_seq = 1
         self._next_kind = 1
         self.incarnation = incarnation
@@ -55,6 +61,7 @@ class Owner:
         self.commands = books.commands
         self.refs = books.refs
         self.kinds = books.kinds
+        self.nodes = books.nodes
         self.arrays = books.arrays
         self.backlog = books.backlog
         self.counts: Counter[str] = books.counts
@@ -102,9 +109,20 @@ class Owner:
         self.backlog.pop(kind, None)
         return True
 
-    def put(self, seq: int, value: Any, stored: int | None, contained: tuple[ObjectId, ...] = ()) -> Entry:
-        """Record an object that the program made; it has one reference."""
+    def confine(self, kind: Kind, nodes: Iterable[int] | None, *, is_seeking: bool = False) -> None:
+        """Let tasks of a kind run only at these nodes, None: anywhere.
+
+        Those that other nodes have stay there. `is_seeking`: further nodes would be of use, so that the own node is
+        told what waits even if nothing may run there.
+        """
+        self._further.confine(kind, nodes, is_seeking=is_seeking or nodes is None)
+
+    def put(self, seq: int, value: Any, stored: int | None, contained: tuple[ObjectId, ...] = (), *,
+            node: int = OWN_NODE, nbytes: int = 0) -> Entry:  # fmt: skip
+        """Record an object that the program made; it has one reference. `node` and `nbytes`: as in Extra."""
         entry = self._owned[seq] = Entry(value, 1, stored)
+        if stored is not None:
+            self._books.locate(ObjectId(self.incarnation, seq), node, nbytes)
         self.refs.contain(entry, contained, is_received=False)
         return entry
 
@@ -135,17 +153,20 @@ class Owner:
         return index
 
     def submit_at_once(self, kind: Kind, call: Any) -> int:
-        """Take over one plain task without inputs that the driver sends now; 0 when it has to take its turn.
+        """Take over one plain task without inputs that the driver sends to the own node now; 0: it must take its turn.
 
         What `submit` and `plan_sends` would come to when nothing else waits; a lone call passes here each time.
         """
-        if self.backlog or kind.refused is not None or kind.stride != 1 or kind.room() <= 0:
+        share = kind.home
+        if (self.backlog or kind.refused is not None or kind.stride != 1 or share.outstanding >= share.limit
+                or share.nbytes >= OUTSTANDING_NBYTES):  # fmt: skip
             return 0
         index = self._next_seq
         self._next_seq = index + 1
         self._owned[index] = task = Task(index, kind, call)
         task.state = SENT  # READY, SEND → SENT: the table's only way
-        kind.outstanding += 1
+        task.share = share
+        share.outstanding += 1
         self._books.unanswered += 1
         return index
 
@@ -160,14 +181,17 @@ class Owner:
             return
         if task.state not in UNSETTLED:
             if force and self._books.owed.get(task.index) is task:  # cancelled before, and it goes on all the same
-                span = Span(PLAIN_STREAM, task.index, 1, task.attempt, task.kind.stride)
-                self.commands.append(SendCancel([span], force, kill_after))
+                self._order_cancel(task, force, kill_after)
             return
         if task.state is SENT:
-            span = Span(PLAIN_STREAM, task.index, 1, task.attempt, task.kind.stride)
-            self.commands.append(SendCancel([span], force, kill_after))
+            self._order_cancel(task, force, kill_after)
             self._books.owed[task.index] = task
         self._settling.fail(task, TaskEvent.CANCEL, CancelledMark(task.kind.name))
+
+    def _order_cancel(self, task: Task, force: bool, kill_after: float | None) -> None:
+        assert task.share is not None
+        span = Span(PLAIN_STREAM, task.index, 1, task.attempt, task.kind.stride)
+        self.commands.append(SendCancel([span], force, kill_after, task.share.node))
 
     def _task_of(self, seq: int) -> Task | None:
         entry = self._owned.get(seq)
@@ -199,28 +223,45 @@ class Owner:
     # -- what the driver sends -----------------------------------------------------------------------------------------
 
     def plan_sends(self) -> None:
-        """Command what credit allows to be sent, and tell the node what waits beyond it."""
+        """Command what credit allows to be sent, and tell the nodes what waits beyond it."""
         self._sending.plan()
 
-    def on_unsent(self, array: Array, first: int, count: int, attempt: int) -> None:
-        """The driver did not send these items of a SendItems after all."""
-        self._items.on_unsent(array, first, count, attempt)
+    def on_unsent(self, array: Array, first: int, count: int, attempt: int, node: int = OWN_NODE) -> None:
+        """The driver did not send these items of a SendItems to that node after all."""
+        self._items.on_unsent(array, first, count, attempt, node)
 
-    def on_item_failed(self, array: Array, index: int, mark: Any) -> None:
+    def on_item_failed(self, array: Array, index: int, mark: Any, node: int = OWN_NODE) -> None:
         """An item of a SendItems could not be sent at all."""
-        self._items.on_item_failed(array, index, mark)
+        self._items.on_item_failed(array, index, mark, node)
 
-    def on_item_bytes(self, array: Array, index: int, nbytes: int, held: tuple[ObjectId, ...]) -> None:
-        """An item that is sent carries so many bytes and needs these objects until it settles."""
-        self._items.on_item_bytes(array, index, nbytes, held)
+    def on_item_bytes(self, array: Array, index: int, nbytes: int, held: tuple[ObjectId, ...],
+                      node: int = OWN_NODE) -> None:  # fmt: skip
+        """An item that is sent to a node carries so many bytes and needs these objects until it settles."""
+        self._items.on_item_bytes(array, index, nbytes, held, node)
 
-    # -- what the node says --------------------------------------------------------------------------------------------
+    # -- what nodes say; `node` is the further node that does, 0 or `home` the own one ---------------------------------
 
-    def on_grant(self, kind_id: int, credit: int) -> None:
-        """So many tasks of this kind may be outstanding in all."""
-        kind = self.kinds.get(kind_id)
+    def on_node_joined(self, node: int, initial_credit: int, slots: int) -> None:
+        """A session with a further node has begun: tasks may be sent there."""
+        self._further.on_joined(node, Terms(initial_credit, slots))
+
+    def on_session_closed(self, node: int) -> None:
+        """The session with a further node was closed; nothing of what was sent there meanwhile has begun.
+
+        Whatever the driver has not sent of a SendItems for that node it hands back first, as before `on_session_lost`.
+        """
+        self._further.on_closed(node)
+
+    def on_session_lost(self, node: int, reason: str = "") -> None:
+        """The session with a further node was lost, and with it what ran there."""
+        self._further.on_lost(node, reason)
+
+    def on_grant(self, kind_id: int, credit: int, node: int = OWN_NODE) -> None:
+        """So many tasks of this kind may be outstanding at that node."""
+        node = self._books.name_node(node)
+        kind = self._further.find_kind(kind_id, node)
         if kind is not None:
-            self._sending.on_grant(kind, credit)
+            kind.shares[node].grant(credit)
 
     def on_refused(self, kind_id: int, mark: Any) -> None:
         """No task of this kind will ever run: fail what waits; the node answers for what it has."""
@@ -242,35 +283,41 @@ class Owner:
         return (task for task in tasks if task.state in UNSETTLED)
 
     def on_finished(self, stream: int, first: int, attempt: int, stride: int, values: Sequence[bytes],
-                    extras: Mapping[int, Extra] | None = None) -> None:  # fmt: skip
+                    extras: Mapping[int, Extra] | None = None, node: int = OWN_NODE) -> None:  # fmt: skip
         """Results came; what belongs to an older attempt is dropped and counted.
 
         `extras` says, by position in `values`, which of them lie in the store or contain references.
         """
+        if node and node == self._home:
+            node = OWN_NODE
         if stream == PLAIN_STREAM:
-            self._plain.on_finished(first, attempt, stride, values, extras)
+            self._plain.on_finished(first, attempt, stride, values, extras, node)
         else:
-            self._items.on_finished(stream, first, attempt, values, extras)
+            self._items.on_finished(stream, first, attempt, values, extras, node)
 
-    def on_lost(self, cause: LostCause, spans: Iterable[Span], death: Any, mark: Any = None) -> None:
+    def on_lost(self, cause: LostCause, spans: Iterable[Span], death: Any, mark: Any = None,
+                node: int = OWN_NODE) -> None:  # fmt: skip
         """Tasks will bring no result from this attempt; retry them or let them fail with `mark` or a LostMark."""
+        node = self._books.name_node(node)
         for span in spans:
             part: Plain | Items = self._plain if span.stream == PLAIN_STREAM else self._items
-            part.on_lost(span, cause, death, mark)
+            part.on_lost(span, cause, death, mark, node)
 
-    def on_raised(self, index: int, attempt: int) -> bool:
+    def on_raised(self, index: int, attempt: int, node: int = OWN_NODE) -> bool:
         """A plain task raised what its kind may retry; True: it will run again."""
-        return self._plain.on_raised(index, attempt)
+        return self._plain.on_raised(index, attempt, self._books.name_node(node))
 
-    def on_returned(self, spans: Iterable[Span]) -> None:
+    def on_returned(self, spans: Iterable[Span], node: int = OWN_NODE) -> None:
         """The node gave back tasks that had not begun; it costs them nothing."""
+        node = self._books.name_node(node)
         for span in spans:
             part: Plain | Items = self._plain if span.stream == PLAIN_STREAM else self._items
-            part.on_returned(span)
+            part.on_returned(span, node)
 
-    def on_node_lost(self, mark: Any) -> None:
-        """The node is gone: everything unsettled fails with `mark`, and so does what it stored."""
-        self._items.on_node_lost(mark)
+    def on_link_lost(self, mark: Any) -> None:
+        """The own node is gone, and the way to all others: all that is unsettled or stored fails with `mark`."""
+        self.nodes.clear()
+        self._items.on_link_lost(mark)
         while self._books.owed:
             self._settling.answered(self._books.owed.popitem()[1])
         for task in self._unsettled():
@@ -278,14 +325,13 @@ class Owner:
                 self._settling.answered(task)
             self._settling.fail(task, TaskEvent.REFUSE, mark)
         for kind in self.kinds.values():
-            kind.ready.clear()
-            kind.arrays.clear()
-            kind.wanted = 0
+            kind.forget_all()
         self.backlog.clear()
         for entry in self._owned.values():
             if entry.stored is not None:
                 entry.value, entry.stored = mark, None
-        self._borrowing.on_node_lost(mark)
+        self.refs.located.clear()
+        self._borrowing.on_link_lost(mark)
 
     # -- what other processes say, by way of the node ------------------------------------------------------------------
 
@@ -331,6 +377,7 @@ class Owner:
 __all__ = [
     "OUTSTANDING_MIN",
     "OUTSTANDING_NBYTES",
+    "OWN_NODE",
     "POISON_DEATHS",
     "Adopted",
     "Answer",
@@ -346,7 +393,9 @@ __all__ = [
     "SendCancel",
     "SendItems",
     "Settled",
+    "Share",
     "Task",
+    "Terms",
     "Want",
     "is_failure",
 ]

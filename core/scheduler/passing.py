@@ -142,7 +142,7 @@ class Passing:
             self._end_borrowing(oid, entry.take_over())
             for process, times in holdings:
                 refs.count(entry, process, times)
-            stored, contained = extra if extra is not None else (None, ())
+            stored, contained = (extra.stored, extra.contained) if extra is not None else (None, ())
             if entry.value is None:
                 entry.value, entry.stored = value, stored
                 refs.contain(entry, contained, is_received=True)

@@ -21,6 +21,7 @@ Collections and their invariants:
   ownership. An own object is among them when it was passed on, has ended here, and came back.
 - `passed_on`: numbers of own objects that were passed on and have ended here, the latest of them, and to whom.
 - `heirs`: own objects without a value that went out in the result of a task, and who shall own each from then on.
+- `located`: where the values of objects in these tables lie that are stored, as far as it is known; in a cluster.
 - `leaving`: objects that were passed on, until the node has confirmed it, and who inherits each if it refuses.
 """
 
@@ -30,7 +31,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ids import NO_EXTENT, ObjectId
-from .entries import Entry, Extra, Foreign
+from .entries import Entry, Extra, Foreign, Place
 from .notices import Borrow, Free, PassOn, Release, Unpin, Word
 
 #: How many objects that were passed on are remembered. One that comes back after so many others counts as released;
@@ -41,7 +42,7 @@ PASSED_ON_KEPT = 1 << 16
 class References:
     """The tables of one process. Methods append what must be told to others to `commands`."""
 
-    __slots__ = ("commands", "foreign", "heirs", "incarnation", "leaving", "owned", "passed_on")
+    __slots__ = ("commands", "foreign", "heirs", "incarnation", "leaving", "located", "owned", "passed_on")
 
     def __init__(self, incarnation: int, commands: list[Any]) -> None:
         self.incarnation = incarnation
@@ -51,6 +52,7 @@ class References:
         self.passed_on: dict[int, int] = {}
         self.heirs: dict[ObjectId, int] = {}
         self.leaving: dict[ObjectId, int] = {}
+        self.located: dict[ObjectId, Place] = {}
 
     def find(self, oid: ObjectId) -> Entry | None:
         """Return the entry of an object that something here refers to."""
@@ -122,6 +124,8 @@ class References:
     def _forget(self, oid: ObjectId, entry: Entry) -> None:
         """Take an object off the tables and tell whom it concerns."""
         self.heirs.pop(oid, None)
+        if self.located:
+            self.located.pop(oid, None)
         if not isinstance(entry, Foreign):
             del self.owned[oid.seq]
             if entry.handed_to is not None:
@@ -262,6 +266,9 @@ class References:
             assert foreign.is_used(), f"foreign object {oid} outlives its references"
             assert foreign.is_ours() or oid in self.leaving or foreign.borrowers is None, f"{oid} is not ours to lend"
             assert foreign.value is not None or not foreign.adopted, f"object {oid} passed here without its value"
+        for oid in self.located:
+            entry_there = self.find(oid)
+            assert entry_there is not None and entry_there.stored is not None, f"{oid} lies nowhere"
         for oid in self.leaving:
             leaving = self.find(oid)
             assert leaving is not None and leaving.handed_to is not None, f"{oid} is not leaving"

@@ -1,10 +1,14 @@
-"""What credit allows to be sent, and what the node is told of the rest."""
+"""What credit allows to be sent where, and what the nodes are told of the rest."""
 
 from __future__ import annotations
 
+from collections import deque
+
 from .books import Books
-from .kinds import OUTSTANDING_MIN, OUTSTANDING_NBYTES, Kind
+from .kinds import Kind
 from .orders import Send, SendItems, Want
+from .placing import choose_share, plan_level
+from .shares import OUTSTANDING_MIN, OUTSTANDING_NBYTES, OWN_NODE, Share
 from .states import TaskState
 from .tasks import Task
 
@@ -20,27 +24,112 @@ class Sending:
         self._books = books
 
     def plan(self) -> None:
-        """Command what credit allows to be sent, and tell the node what waits beyond it."""
+        """Command what credit allows to be sent, and tell the nodes what waits beyond it."""
         books = self._books
-        for kind in list(books.backlog):
-            room = kind.room()
-            if room > 0 and kind.ready:
-                room -= self._send_ready(kind, room)
-            while room > 0 and kind.arrays:
-                room -= self._send_items(kind, room)
+        backlog, nodes = books.backlog, books.nodes
+        for kind in list(backlog):
+            share = kind.home
+            if nodes:
+                kind.meet(nodes)
+                self._deal(kind)
+            else:  # as `_fill`; a lone call passes here each time
+                room = share.room() if share.nbytes else share.limit - share.outstanding
+                if room > 0 and kind.ready:
+                    room -= self._send_ready(kind, share, kind.ready, room)
+                while room > 0 and kind.arrays:
+                    room -= self._send_items(kind, share, room)
             waiting = kind.waiting() if kind.arrays else len(kind.ready)
             if not waiting:
-                del books.backlog[kind]
-                if kind.wanted:
-                    kind.wanted = 0
-                    books.commands.append(Want(kind, 0))
-            elif not kind.wanted and kind.outstanding >= kind.credit:
-                kind.wanted = waiting
-                books.commands.append(Want(kind, waiting))
+                del backlog[kind]
+            if share.wanted != waiting:
+                self._tell(kind, share, waiting)
+            if nodes:
+                for share in kind.shares.values():
+                    if share.node != OWN_NODE and share.wanted != waiting:
+                        self._tell(kind, share, waiting)
 
-    def _send_ready(self, kind: Kind, room: int) -> int:
+    def _tell(self, kind: Kind, share: Share, waiting: int) -> None:
+        """Tell a node how many tasks wait, if it matters to it."""
+        if self._must_hear(kind, share, waiting):
+            share.wanted = waiting
+            self._books.commands.append(Want(kind, waiting, share.node))
+
+    def _must_hear(self, kind: Kind, share: Share, waiting: int) -> bool:
+        """Whether a node is to be told that so many tasks wait, which is not what it was told last.
+
+        In a cluster the own node asks for room elsewhere with that figure.
+        """
+        if not waiting:
+            return True
+        if share.node == OWN_NODE and self._books.is_joined:
+            wanted = share.wanted
+            return (share.is_allowed or kind.is_seeking) and not wanted < 2 * waiting < 4 * wanted
+        return not share.wanted and share.is_allowed and share.outstanding >= share.limit
+
+    def _fill(self, kind: Kind, share: Share) -> None:
+        """Send as much of a kind to one node as there is room for."""
+        room = share.room()
+        if room > 0 and kind.ready:
+            room -= self._send_ready(kind, share, kind.ready, room)
+        while room > 0 and kind.arrays:
+            room -= self._send_items(kind, share, room)
+
+    def _deal(self, kind: Kind) -> None:
+        """Send what there is room for, to several nodes."""
+        while True:
+            shares = [share for share in kind.shares.values() if share.room() > 0]
+            if len(shares) <= 1:
+                if shares:
+                    self._fill(kind, shares[0])
+                return
+            if not kind.ready:
+                break
+            self._deal_ready(kind, shares)
+        counts = plan_level([share.room() for share in shares], kind.waiting())
+        for share, count in zip(shares, counts, strict=True):
+            while count and kind.arrays:
+                count -= self._send_items(kind, share, count)
+
+    def _deal_ready(self, kind: Kind, shares: list[Share]) -> None:
+        """Deal plain tasks: where their inputs lie, and all others in blocks, so that they travel together.
+
+        What the bytes of those before it keep from being sent goes back to wait.
+        """
+        rooms = [share.room() for share in shares]
+        chosen: list[deque[Task]] = [deque() for _ in shares]
+        others: deque[Task] = deque()
+        left = sum(rooms)
+        while kind.ready and len(others) < left:
+            task = kind.ready.popleft()
+            if task.state is not READY:
+                continue
+            nbytes = self._locate(task) if task.holds else None
+            if not nbytes:
+                others.append(task)
+                continue
+            at = choose_share(shares, rooms, nbytes)
+            chosen[at].append(task)
+            rooms[at] -= 1
+            left -= 1
+        for tasks, count in zip(chosen, plan_level(rooms, len(others)), strict=True):
+            tasks.extend(others.popleft() for _ in range(count))
+        for share, tasks in zip(shares, chosen, strict=True):
+            self._send_ready(kind, share, tasks, len(tasks))
+            others.extend(tasks)
+        kind.ready.extendleft(reversed(others))
+
+    def _locate(self, task: Task) -> dict[int, int]:
+        """Say how many bytes of what a task needs lie where, by node."""
+        located, found = self._books.refs.located, dict[int, int]()
+        for oid in dict.fromkeys(task.holds):
+            place = located.get(oid)
+            if place is not None:
+                found[place.node] = found.get(place.node, 0) + place.nbytes
+        return found
+
+    def _send_ready(self, kind: Kind, share: Share, ready: deque[Task], room: int) -> int:
         """Send plain tasks; those whose indices follow each other go together. Returns how many."""
-        ready, stride, commands = kind.ready, kind.stride, self._books.commands
+        stride, commands = kind.stride, self._books.commands
         sent, attempt, expected = 0, -1, -1
         batch: list[Task] = []
         while ready and sent < room:
@@ -48,34 +137,30 @@ class Sending:
             if task.state is not READY:
                 continue
             task.state = SENT  # READY, SEND → SENT: the table's only way; a look-up would double the cost
+            task.share = share
             index = task.index
             if index == expected and task.attempt == attempt:
                 batch.append(task)
             else:
                 attempt, batch = task.attempt, [task]
-                commands.append(Send(kind, index, attempt, batch))
+                commands.append(Send(kind, index, attempt, batch, share.node))
             expected = index + stride
             sent += 1
             if task.nbytes:
-                kind.nbytes += task.nbytes
-                if kind.nbytes >= OUTSTANDING_NBYTES:
-                    room = min(room, max(sent, OUTSTANDING_MIN - kind.outstanding))
-        kind.outstanding += sent
+                share.nbytes += task.nbytes
+                if share.nbytes >= OUTSTANDING_NBYTES:
+                    room = min(room, max(sent, OUTSTANDING_MIN - share.outstanding))
+        share.outstanding += sent
         return sent
 
-    def _send_items(self, kind: Kind, room: int) -> int:
+    def _send_items(self, kind: Kind, share: Share, room: int) -> int:
         """Send items of the oldest array, or put it away when it has none left. Returns how many."""
         array = kind.arrays[0]
-        span = array.next_span(room)
+        span = array.next_span(room, share.node)
         if span is None:
             kind.arrays.popleft()
             return 0
         first, count, attempt = span
-        kind.outstanding += count
-        self._books.commands.append(SendItems(array, first, count, attempt))
+        share.outstanding += count
+        self._books.commands.append(SendItems(array, first, count, attempt, share.node))
         return count
-
-    def on_grant(self, kind: Kind, credit: int) -> None:
-        """Take note of a new credit; what it lets through no longer waits, as the node reckons it too."""
-        kind.wanted = max(0, kind.wanted - max(0, credit - kind.credit))
-        kind.credit = credit

@@ -66,10 +66,9 @@ class Settling:
         self._books.backlog[task.kind] = None
 
     def send_again(self, task: Task, event: TaskEvent) -> None:
-        """A task that the node had goes back into the queue, or fails with its refused kind."""
+        """A task that a node had goes back into the queue, or fails with its refused kind."""
         kind = task.kind
-        kind.outstanding -= 1
-        kind.nbytes -= task.nbytes
+        self._take_off(task)
         if kind.refused is not None:
             self.fail(task, TaskEvent.REFUSE, kind.refused)
         else:
@@ -78,9 +77,14 @@ class Settling:
 
     def answered(self, task: Task) -> None:
         """The node has nothing of a task any more, and it will not be sent again."""
-        task.kind.outstanding -= 1
-        task.kind.nbytes -= task.nbytes
+        self._take_off(task)
         self.let_go(task)
+
+    def _take_off(self, task: Task) -> None:
+        share = task.share
+        assert share is not None
+        share.outstanding -= 1
+        share.nbytes -= task.nbytes
 
     def let_go(self, task: Task) -> None:
         """Drop what a task held."""

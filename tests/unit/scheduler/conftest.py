@@ -36,7 +36,7 @@ class Program:
 
     def add_kind(self, retries: int = 3, machine_retries: int = 3, stride: int = 1, credit: int = 64) -> Kind:
         kind = self.owner.add_kind("f", process_retries=retries, machine_retries=machine_retries, stride=stride)
-        kind.credit = credit
+        self.owner.on_grant(kind.id, credit)
         return kind
 
     def commands(self) -> list[Any]:

@@ -254,7 +254,7 @@ def test_items_cancelled_while_the_driver_pickles_them_are_not_sent_again(progra
 def test_driver_that_pickles_while_the_node_is_lost_changes_nothing(program: Any) -> None:
     array, held = program.array(3), program.put()
     program.commands()
-    program.on_node_lost(NodeLostMark("gone"))
+    program.on_link_lost(NodeLostMark("gone"))
     program.on_item_bytes(array, 0, 10, (program.name(held),))
     program.on_item_failed(array, 1, EncodeFailedMark(ValueError()))
     program.on_unsent(array, 1, 2, 1)
@@ -350,7 +350,7 @@ def test_lost_node_fails_every_item_and_owes_no_answer(program: Any) -> None:
     program.finish_items(array, 1, [STORED], extras={0: Extra(1, ())})
     program.drop(held)
     program.dispose_array(gone)
-    program.on_node_lost(NodeLostMark("gone"))
+    program.on_link_lost(NodeLostMark("gone"))
     assert array.finished == 5 and not program.unanswered and not kind.outstanding and not kind.nbytes
     assert set(program.arrays) == {array.stream}
     program.dispose_array(array)

@@ -141,7 +141,7 @@ def test_watched_object_is_reported_once(program: Any) -> None:
     assert entry.watched
     program.finish(index)
     assert program.take_commands() == [Settled(name(index), entry)] and not entry.watched
-    program.on_node_lost(GONE)
+    program.on_link_lost(GONE)
     assert not program.take_commands()
 
 
@@ -493,7 +493,7 @@ def test_lost_node_fails_everything_in_flight(program: Any) -> None:
     ready = program.submit(put, held=(name(put),), nbytes=9)
     small = program.put()
     program.take_commands()
-    program.on_node_lost(GONE)
+    program.on_link_lost(GONE)
     assert [program.value(seq) for seq in (sent, waiting, ready, put)] == [GONE] * 4
     assert program.value(small) == VALUE and program.value(cancelled) == CancelledMark("f")
     assert not program.unanswered and not program.backlog and not program.kind.outstanding

@@ -1,8 +1,9 @@
-"""A random walk over the client's machine, with a model of the node and of the program around it.
+"""A random walk over the client's machine, with a model of its nodes and of the program around it.
 
-The model answers for each run in any order: with a result, a loss or a return, and now and then twice. Whatever it says
-late must change nothing. At the end everything is answered and let go of: no table may have anything left, and every
-stored object that ever came must have been freed exactly once.
+The nodes answer for each run in any order: with a result, a loss or a return, now and then twice, and now and then from
+where the run is not. Whatever they say late must change nothing. Sessions with further nodes begin and end at any time.
+At the end everything is answered and let go of: no table may have anything left, and every stored object that ever came
+must have been freed exactly once.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from outboard.scheduler.owner import Array, Extra, Kind, LostCause, Owner, Send,
 ME = 7
 VALUE, STORED, ERROR = b"\x80value", b"\x0astored", b"\x12error"
 
-Run = tuple[int, int, int]  # stream, index, attempt
+HOME, FURTHER = 99, (101, 102, 103)
+
+Run = tuple[int, int, int, int]  # stream, index, attempt, node
 
 
 class OwnerMachine(RuleBasedStateMachine):
-    """`runs` is what the node has and has not answered for; `old` what it may still say a second time."""
+    """`runs` is what the nodes have and have not answered for; `old` what they may still say a second time."""
 
-    @initialize(credit=st.integers(1, 4), retries=st.integers(-1, 2))
-    def begin(self, credit: int, retries: int) -> None:
-        self.owner = Owner(ME, credit)
+    @initialize(credit=st.integers(0, 4), retries=st.integers(-1, 2), joined=st.booleans())
+    def begin(self, credit: int, retries: int, joined: bool) -> None:
+        self.owner = Owner(ME, credit, HOME, joined=joined)
         self.kinds: list[Kind] = [self.add_kind(retries, stride) for stride in (1, 1, 2)]
         self.refs: list[int] = []  # references of the program, by seq
         self.arrays: list[Array] = []
@@ -41,6 +44,8 @@ class OwnerMachine(RuleBasedStateMachine):
         self.came: Counter[tuple[ObjectId, int]] = Counter()  # stored objects that the node holds
         self.watched: set[int] = set()
         self.is_lost = False
+        self.credits: dict[tuple[Kind, int], int] = {(kind, 0): credit for kind in self.kinds}
+        self.initial: dict[int, int] = {0: credit}
 
     def add_kind(self, retries: int, stride: int) -> Kind:
         return self.owner.add_kind("f", process_retries=retries, machine_retries=retries, stride=stride)
@@ -53,45 +58,57 @@ class OwnerMachine(RuleBasedStateMachine):
             self.owner.plan_sends()
         for command in self.owner.take_commands():
             match command:
-                case Send(kind, first, attempt, tasks):
+                case Send(kind, first, attempt, tasks, node):
                     assert all(task.call == b"call" for task in tasks)
-                    self.take_over(
-                        kind, PLAIN_STREAM, range(first, first + len(tasks) * kind.stride, kind.stride), attempt
-                    )
-                case SendItems():
-                    items = range(command.first, command.first + command.count)
-                    self.take_over(command.array.kind, command.array.stream, items, command.attempt)
-                case SendCancel(spans):
-                    assert all(
-                        (s.stream, i, s.attempt) in self.runs for s in spans for i in range(s.first, s.end, s.stride)
-                    )
+                    indices = range(first, first + len(tasks) * kind.stride, kind.stride)
+                    self.take_over(kind, PLAIN_STREAM, indices, attempt, node)
+                case SendItems(array, first, count, attempt, node):
+                    self.take_over(array.kind, array.stream, range(first, first + count), attempt, node)
+                case SendCancel(spans, _, _, node):
+                    for s in spans:
+                        assert all((s.stream, i, s.attempt, node) in self.runs for i in range(s.first, s.end, s.stride))
                 case Free(oid, version):
                     self.came[oid, version] -= 1
                     assert self.came[oid, version] >= 0 or self.is_lost, f"{oid} was freed twice"
                 case Settled(oid, entry):
                     assert entry.value is not None
                     self.watched.remove(oid.seq)
-                case Want(kind, waiting):
-                    assert waiting == kind.waiting()
-        outstanding = Counter(self.runs.values())
-        assert all(kind.outstanding == outstanding[kind] <= kind.credit for kind in self.kinds)
+                case Want(kind, waiting, node):
+                    assert waiting == kind.waiting() and node in self.initial
+        outstanding = Counter((kind, run[3]) for run, kind in self.runs.items())
+        for kind in self.kinds:
+            for node, share in kind.shares.items():
+                assert share.outstanding == outstanding[kind, node] <= self.credit(kind, node)
+            assert kind.places is not None or not kind.waiting() or self.is_lost or self.is_told(kind)
 
-    def take_over(self, kind: Kind, stream: int, indices: range, attempt: int) -> None:
+    def credit(self, kind: Kind, node: int) -> int:
+        return self.credits.get((kind, node), self.initial[node])
+
+    def is_told(self, kind: Kind) -> bool:
+        """What waits although there is a node with room is held back by its bytes; else the own node knows of it."""
+        share = kind.home
+        return share.wanted > 0 or share.outstanding < share.limit
+
+    def take_over(self, kind: Kind, stream: int, indices: range, attempt: int, node: int) -> None:
+        assert node in self.initial and (kind.places is None or node in kind.places)
         for index in indices:
-            assert (stream, index, attempt) not in self.runs
-            self.runs[stream, index, attempt] = kind
+            assert not any(run[:2] == (stream, index) and run[2] >= attempt for run in self.runs)
+            self.runs[stream, index, attempt, node] = kind
 
     def pick_run(self, data: Any) -> tuple[Run, Kind]:
         """Take a run to answer for, sometimes one that was answered for already."""
         if self.old and (not self.runs or data.draw(st.integers(0, 4)) == 0):
             return self.old[data.draw(st.integers(0, len(self.old) - 1))]
+        if self.runs and data.draw(st.integers(0, 9)) == 0:  # somebody who does not have it answers for it
+            run = data.draw(st.sampled_from(list(self.runs)))
+            return (*run[:3], data.draw(st.sampled_from([n for n in (0, *FURTHER, 55) if n != run[3]]))), self.runs[run]
         run = list(self.runs)[data.draw(st.integers(0, len(self.runs) - 1))]
         kind = self.runs.pop(run)
         self.old.append((run, kind))
         return run, kind
 
     def span(self, run: Run, kind: Kind) -> Span:
-        stream, index, attempt = run
+        stream, index, attempt, _ = run
         return Span(stream, index, 1, attempt, kind.stride if stream == PLAIN_STREAM else 1)
 
     def a_ref(self, data: Any) -> int:
@@ -183,7 +200,7 @@ class OwnerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.runs or self.old)
     @rule(data=st.data(), value=st.sampled_from([VALUE, VALUE, STORED, ERROR]))
     def finish(self, data: Any, value: bytes) -> None:
-        (stream, index, attempt), kind = self.pick_run(data)
+        (stream, index, attempt, node), kind = self.pick_run(data)
         stride = kind.stride if stream == PLAIN_STREAM else 1
         oid = ObjectId(ME, index) if stream == PLAIN_STREAM else item_object(ME, stream, index)
         extras = None
@@ -194,27 +211,28 @@ class OwnerMachine(RuleBasedStateMachine):
             for name in inner:
                 self.owner.refs.on_borrowed(name, ME)  # by the node, as it passes the result on
             self.came[oid, attempt] += 1
-        if value == ERROR and stream == PLAIN_STREAM and self.owner.on_raised(index, attempt):
+        if value == ERROR and stream == PLAIN_STREAM and self.owner.on_raised(index, attempt, node):
             return
-        self.owner.on_finished(stream, index, attempt, stride, [value] + [VALUE] * (stride - 1), extras)
+        self.owner.on_finished(stream, index, attempt, stride, [value] + [VALUE] * (stride - 1), extras, node or HOME)
 
     @precondition(lambda self: len(self.runs) > 1)
     @rule(data=st.data())
     def finish_together(self, data: Any) -> None:
         """Answer for runs of consecutive items or tasks in one frame."""
         run, kind = self.pick_run(data)
-        stream, first, attempt = run
+        stream, first, attempt, node = run
         stride = kind.stride if stream == PLAIN_STREAM else 1
         count = 1
-        while (following := (stream, first + count * stride, attempt)) in self.runs and self.runs[following] is kind:
+        while self.runs.get(following := (stream, first + count * stride, attempt, node)) is kind:
             self.old.append((following, self.runs.pop(following)))
             count += 1
-        self.owner.on_finished(stream, first, attempt, stride, [VALUE] * (count * stride))
+        self.owner.on_finished(stream, first, attempt, stride, [VALUE] * (count * stride), None, node)
 
     @precondition(lambda self: self.runs or self.old)
     @rule(data=st.data(), cause=st.sampled_from(LostCause))
     def lose(self, data: Any, cause: LostCause) -> None:
-        self.owner.on_lost(cause, [self.span(*self.pick_run(data))], None)
+        run, kind = self.pick_run(data)
+        self.owner.on_lost(cause, [self.span(run, kind)], None, node=run[3])
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
@@ -222,9 +240,9 @@ class OwnerMachine(RuleBasedStateMachine):
         run, kind = self.pick_run(data)
         if (run, kind) in self.old:
             self.old.remove((run, kind))  # the same run may be sent again: a second answer would not be late
-        self.owner.on_returned([self.span(run, kind)])
+        self.owner.on_returned([self.span(run, kind)], run[3])
 
-    @precondition(lambda self: any(stream for stream, _, _ in self.runs))
+    @precondition(lambda self: any(run[0] for run in self.runs))
     @rule(data=st.data(), fails=st.booleans())
     def not_sent(self, data: Any, fails: bool) -> None:
         """The driver could not send an item after all."""
@@ -232,23 +250,48 @@ class OwnerMachine(RuleBasedStateMachine):
         array = self.owner.arrays[run[0]]
         del self.runs[run]
         if fails:
-            self.owner.on_item_failed(array, run[1], NodeLostMark("does not pickle"))
+            self.owner.on_item_failed(array, run[1], NodeLostMark("does not pickle"), run[3])
         else:
-            self.owner.on_unsent(array, run[1], 1, run[2])
+            self.owner.on_unsent(array, run[1], 1, run[2], run[3])
 
-    @precondition(lambda self: self.refs and any(stream for stream, _, _ in self.runs))
+    @precondition(lambda self: self.refs and any(run[0] for run in self.runs))
     @rule(data=st.data())
     def item_bytes(self, data: Any) -> None:
-        stream, index, _ = data.draw(st.sampled_from([run for run in self.runs if run[0]]))
+        stream, index, _, node = data.draw(st.sampled_from([run for run in self.runs if run[0]]))
         array = self.owner.arrays[stream]
         if index not in array.loads:
-            self.owner.on_item_bytes(array, index, 1 << 20, (ObjectId(ME, self.a_ref(data)),))
+            self.owner.on_item_bytes(array, index, 1 << 20, (ObjectId(ME, self.a_ref(data)),), node)
 
-    @rule(data=st.data(), credit=st.integers(1, 6))
+    @rule(data=st.data(), credit=st.integers(0, 6))
     def grant(self, data: Any, credit: int) -> None:
-        kind = data.draw(st.sampled_from(self.kinds))
-        if sum(of is kind for of in self.runs.values()) <= credit:
-            self.owner.on_grant(kind.id, credit)
+        kind, node = data.draw(st.sampled_from(self.kinds)), data.draw(st.sampled_from(list(self.initial)))
+        if Counter((of, run[3]) for run, of in self.runs.items())[kind, node] <= credit:
+            self.credits[kind, node] = credit
+            self.owner.on_grant(kind.id, credit, node)
+
+    @precondition(lambda self: not self.is_lost)
+    @rule(node=st.sampled_from(FURTHER), credit=st.integers(0, 5))
+    def join(self, node: int, credit: int) -> None:
+        if node not in self.initial:
+            self.initial[node] = credit
+            self.owner.on_node_joined(node, credit, 1)
+
+    @precondition(lambda self: len(self.initial) > 1)
+    @rule(data=st.data(), is_lost=st.booleans())
+    def end_session(self, data: Any, is_lost: bool) -> None:
+        node = data.draw(st.sampled_from([node for node in self.initial if node]))
+        del self.initial[node]
+        self.credits = {key: credit for key, credit in self.credits.items() if key[1] != node}
+        gone = {run: self.runs.pop(run) for run in list(self.runs) if run[3] == node}
+        if is_lost:
+            self.owner.on_session_lost(node, "silent")
+            self.old += gone.items()
+        else:
+            self.owner.on_session_closed(node)
+
+    @rule(data=st.data(), places=st.none() | st.frozensets(st.sampled_from((0, HOME, *FURTHER))))
+    def confine(self, data: Any, places: frozenset[int] | None) -> None:
+        self.owner.confine(data.draw(st.sampled_from(self.kinds)), places)
 
     @rule(chance=st.integers(0, 9))
     def refuse(self, chance: int) -> None:
@@ -262,10 +305,11 @@ class OwnerMachine(RuleBasedStateMachine):
     def lose_node(self, chance: int) -> None:
         if not chance:
             self.is_lost = True
-            self.owner.on_node_lost(NodeLostMark("gone"))
+            self.owner.on_link_lost(NodeLostMark("gone"))
             assert not self.owner.unanswered
             self.old += self.runs.items()
             self.runs.clear()
+            self.initial = {0: self.initial[0]}
 
     # -- always, and at the end
 
@@ -278,11 +322,16 @@ class OwnerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "owner"):
             return
+        for kind in self.kinds:
+            self.owner.confine(kind, None)
+            self.credits[kind, 0] = 9
+            self.owner.on_grant(kind.id, 9)
+        self.is_sound()
         while self.runs:
-            for (stream, index, attempt), kind in list(self.runs.items()):
-                del self.runs[stream, index, attempt]
+            for (stream, index, attempt, node), kind in list(self.runs.items()):
+                del self.runs[stream, index, attempt, node]
                 stride = kind.stride if stream == PLAIN_STREAM else 1
-                self.owner.on_finished(stream, index, attempt, stride, [VALUE] * stride)
+                self.owner.on_finished(stream, index, attempt, stride, [VALUE] * stride, None, node)
             self.is_sound()
         owner = self.owner
         assert not owner.unanswered and not owner.backlog and not self.watched
@@ -296,6 +345,7 @@ class OwnerMachine(RuleBasedStateMachine):
         self.is_sound()
         assert not owner.refs.owned and not owner.arrays and not owner.refs.foreign and not owner._books.owed
         assert not any(kind.outstanding or kind.nbytes or kind.wanted for kind in owner.kinds.values())
+        assert not owner.refs.located
         assert self.is_lost or not +self.came, f"never freed: {+self.came}"
 
 

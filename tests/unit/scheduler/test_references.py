@@ -271,7 +271,7 @@ def test_lost_node_fails_borrowed_objects(program: Any) -> None:
     program.on_answered(small, VALUE, None)
     program.on_answered(stored, STORED, Extra(1, ()))
     gone = NodeLostMark("gone")
-    program.on_node_lost(gone)
+    program.on_link_lost(gone)
     assert [program.refs.foreign[oid].value for oid in (small, stored, missing)] == [VALUE, gone, gone]
     for oid in (small, stored, missing):
         program.refs.drop(oid)
