@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .localnodes import announce, folder_parents
+from .localnodes import folder_parents
 from .process.board import Board
 from .process.spawn import WORKER_ENTRY, WORKER_MODULES, fork_template
 from .rpc.sockets import listen
@@ -91,7 +91,6 @@ def join(ready_fd: int, life_fd: int, settings_json: str) -> None:
     boot = _fork(None, [ready_fd, life_fd], WORKER_MODULES)
     from .joining import run
 
-    announce(boot.folder, settings["address"])
     gc.freeze()
     gc.enable()
     code = run(boot, settings, ready_fd, life_fd, token)

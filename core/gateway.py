@@ -37,7 +37,7 @@ def run(boot: Any, settings: dict[str, Any], token: str | None) -> None:
     """Lead the client of ``boot`` into the cluster at ``settings["address"]`` until it ends."""
     loop = AioLoop()
     raise_descriptor_limit()
-    node = Node(loop, boot, settings | NOTHING, _nothing)
+    node = Node(loop, boot, settings | NOTHING, _nothing, joined=True)
     try:
         with contextlib.suppress(asyncio.CancelledError):  # the program has ended before the head answered
             loop.run(_serve(loop, node, boot, settings, token))

@@ -19,20 +19,25 @@ from .addresses import join_address, own_host, split_address
 from .aioloop import AioLoop
 from .clusterfolder import ClusterFolder
 from .clustersecurity import read_security
+from .clusterstatus import ClusterStatus
 from .errors import NodeLostError, OutboardError, TransportError
 from .exits import FAILED, one_line
-from .ids import RESOURCE_UNIT
 from .journal import Journal
 from .launch import program
+from .localnodes import announce, withdraw
 from .memberlist import MemberList
 from .node import Node
+from .peering import Peering
 from .process.limits import raise_descriptor_limit
+from .rpc.codec import Frame
 from .rpc.grpc_credentials import TOKEN_VARIABLE, Security
 from .rpc.grpc_head import NodeEnd, attend
 from .rpc.grpc_hello import python_version
 from .rpc.grpc_server import Server
 from .rpc.protos import cluster_pb2 as pb
+from .seeker import Seeker
 from .serving import Starter, watch_end
+from .tree import Tree
 from .version import PROTOCOL, __version__
 
 #: Seconds between two attempts to reach the head again: the first pause, and the longest. Larger leaves a cluster whose
@@ -54,15 +59,22 @@ class Membership:
         head: where the head listens, ``host:port``.
         address: where this node listens for other nodes.
         log: the file of its log, for people.
+        peering: its links; one without an address of its own may leave that to us.
     """
 
     def __init__(
-        self, node: Node, loop: AioLoop, head: str, security: Security, address: str, journal: Journal, log: str = ""
-    ) -> None:
-        self.members = MemberList()
+        self, node: Node, loop: AioLoop, head: str, security: Security, address: str, journal: Journal, log: str = "",
+        peering: Peering | None = None,
+    ) -> None:  # fmt: skip
+        self.peering = peering or make_peering(node, loop, security)
+        self.members = self.peering.members
+        self.peering.hello.address = address
+        node.tree = Tree(node, self.peering)
+        node.seeker = self._seeker = Seeker(node, self._report)
+        node.handlers[Frame.STATUS] = ClusterStatus(node, loop, head, security).on_status
         self.must_begin_again = False
         self.ended: asyncio.Future[None] = loop.asyncio.create_future()
-        self.slots = max(1, node.totals["CPU"] // RESOURCE_UNIT)
+        self.slots = max(1, node.slots) if address else 0
         self._node = node
         self._loop = loop
         self._head = head
@@ -94,7 +106,16 @@ class Membership:
         self._link, self._welcome = link, link.first
         self._told = dict(registration.free)
         self._broken.clear()
+        self.peering.hello.cluster = self._welcome.cluster
+        if self._address:
+            announce(self._node.folder, self._head)
+        self._seeker.on_head(True)
         self._beat(link)
+
+    def _report(self, report: pb.Report) -> None:
+        if self._link is not None:
+            self._link.send(report)
+            self._link.flush()
 
     def _registration(self) -> pb.Registration:
         node = self._node
@@ -136,6 +157,8 @@ class Membership:
         if self._link is not link:
             return
         self._link = None
+        withdraw(self._node.folder)
+        self._seeker.on_head(False)
         self.members.break_off()
         self._broken.set()
         if not self.ended.done():
@@ -170,16 +193,33 @@ class Membership:
     def _on_note(self, link: NodeEnd, note: pb.Note) -> None:
         body = note.WhichOneof("body")
         if body == "membership":
-            if not self.members.apply(note.membership):
-                link.send(pb.Report(members_missed=pb.MembersMissed()))
-                link.flush()
+            self._on_membership(link, note.membership)
+        elif body == "room":
+            self._seeker.on_room(note.room)
+            self._node.settle()
+        elif body == "try_later":
+            self._seeker.on_try_later(note.try_later.id)
         elif body == "drain":
             self.drain(note.drain.reason, note.drain.deadline_seconds or None)
         elif body == "struck":
             self._begin_again(note.struck.reason)
 
+    def _on_membership(self, link: NodeEnd, change: pb.Membership) -> None:
+        if not self.members.apply(change):
+            link.send(pb.Report(members_missed=pb.MembersMissed()))
+            link.flush()
+            return
+        assert self._node.tree is not None
+        # Who is not in a whole list may just not be back with a head that was started again: sessions judge themselves.
+        for node in change.left:
+            self.peering.on_struck(node)
+            self._node.tree.on_struck(node)
+            self._seeker.on_node_gone(node)
+        self._node.settle()
+
     def _begin_again(self, reason: str) -> None:
         """End all work here: somebody else may run it by now."""
+        withdraw(self._node.folder)
         self._journal("struck", f"this node was given up: {reason}; it begins again", level=logging.WARNING)
         self.must_begin_again = True
         if self._link is not None:
@@ -198,6 +238,7 @@ class Membership:
             self._drain_by = by
         if not self.is_draining:
             self.is_draining = True
+            withdraw(self._node.folder)
             self._journal("draining", f"this node finishes what it has and leaves: {reason}")
             self._loop.spawn(self._drain())
 
@@ -205,6 +246,8 @@ class Membership:
         if self._link is not None:
             self._link.send(pb.Report(draining=pb.Draining()))
             self._link.flush()
+        self._node.dispatch.on_drain(self._node.now())
+        self._node.settle()
         while self._is_busy() and (self._drain_by is None or self._loop.time() < self._drain_by):
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         if self._link is not None:
@@ -214,9 +257,15 @@ class Membership:
         self._journal("left", "this node has left")
         self._end()
 
+    def close(self) -> None:
+        """End links and timers."""
+        assert self._node.tree is not None
+        self._node.tree.close()
+        self._seeker.close()
+        self.peering.close()
+
     def _is_busy(self) -> bool:
-        seen = self._node.dispatch.snapshot()
-        return bool(seen.running or seen.queued)
+        return not self._node.dispatch.is_idle
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -228,7 +277,7 @@ def run(boot: Any, settings: dict[str, Any], ready_fd: int, life_fd: int, token:
     starter = Starter(ready_fd)
     loop = AioLoop()
     raise_descriptor_limit()
-    node = Node(loop, boot, settings, _nothing, is_embedded=False)
+    node = Node(loop, boot, settings, _nothing, is_embedded=False, joined=True)
     must_begin_again = False
     try:
         with starter.told_of_faults():
@@ -248,14 +297,15 @@ async def _serve(
     journal.fields.update(node=f"{node.incarnation:016x}", host=node.host)
     node.listen(boot.listener)
     head = settings["address"]
-    server = Server(security, [])  # health for now: peers have nothing to send yet
+    peering = make_peering(node, loop, security)
+    server = Server(security, [peering.service.handler, node.store.replicas.service.handler])
     host = own_host(settings["host"] or "", split_address(head)[0])
     try:
         port = await server.start(join_address(settings["host"] or host, settings["port"]))
     except TransportError as error:
         raise OutboardError(error._text()) from None
     address = join_address(host, port)
-    membership = Membership(node, loop, head, security, address, journal, settings["log"])
+    membership = Membership(node, loop, head, security, address, journal, settings["log"], peering)
     node.stop = membership._end
     try:
         try:
@@ -272,8 +322,17 @@ async def _serve(
         if not membership.must_begin_again and not membership.is_draining:
             starter.exit_code = FAILED  # the node gave up, and has said why
     finally:
+        membership.close()
         await server.stop(0)
     return membership.must_begin_again
+
+
+def make_peering(node: Node, loop: AioLoop, security: Security) -> Peering:
+    """Give a node its links to others; where it is reached, and the cluster's name, are filled in later."""
+    hello = pb.PeerHello(protocol=PROTOCOL, release=__version__, python=python_version(), incarnation=node.incarnation)
+    node.peering = Peering(node, loop, security, MemberList(), hello)
+    node.store.replicas.start()
+    return node.peering
 
 
 class _Ender:

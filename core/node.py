@@ -12,7 +12,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .ids import RESOURCE_UNIT, ObjectId, Span
 from .loops import Loop
@@ -28,8 +28,17 @@ from .scheduler.intervals import Interval
 from .version import PROTOCOL, __version__
 from .workforce import Workforce
 
+if TYPE_CHECKING:
+    from .peering import Peering
+    from .rpc.grpc_links import PeerLink
+    from .seeker import Seeker
+    from .tree import RemoteLink, Tree, Trunk
+
 #: Credit that every new kind of task starts with, so that first tasks need not ask.
 INITIAL_CREDIT = 64
+
+#: Credit a slot that kinds of a client at another node start with: one that runs and one that is ready.
+REMOTE_CREDIT = 2
 
 #: Bytes of log lines that may wait for a client that does not read; beyond it lines are dropped and counted.
 LOG_WINDOW = 4 << 20
@@ -39,7 +48,10 @@ ACCEPT_AGAIN_SECONDS = 0.1
 
 
 class Peer:
-    """A client or worker at the other end of a link. `worker` is the worker's number, None for clients."""
+    """A client or worker at the other end of a link. `worker` is the worker's number, None for clients.
+
+    `trunk` is the session over which a process of another machine is reached, None for those here.
+    """
 
     __slots__ = (
         "dropped_lines",
@@ -52,13 +64,15 @@ class Peer:
         "link",
         "root",
         "shares",
+        "trunk",
         "words",
         "words_heard",
         "worker",
     )
 
-    def __init__(self, link: LoopLink, incarnation: int, root: int, worker: int | None) -> None:
-        self.link = link
+    def __init__(self, link: LoopLink | RemoteLink, incarnation: int, root: int, worker: int | None) -> None:
+        self.link: Any = link
+        self.trunk: Trunk | None = None
         self.incarnation = incarnation
         self.root = root
         self.worker = worker
@@ -74,14 +88,15 @@ class Peer:
 
 
 class Node:
-    """One node. `founder` is the incarnation of the client whose end is this node's end (embedded), or None.
+    """One node. `founder` is the incarnation of the client whose end is this node's end, or None.
 
-    `is_embedded`: the first client that comes is the founder; a node of a cluster has none.
+    `is_embedded`: the first client that comes is the founder. `joined`: it belongs to a cluster of several nodes.
     """
 
     def __init__(
-        self, loop: Loop, boot: Any, settings: dict[str, Any], stop: Callable[[], None], *, is_embedded: bool = True
-    ) -> None:
+        self, loop: Loop, boot: Any, settings: dict[str, Any], stop: Callable[[], None], *, is_embedded: bool = True,
+        joined: bool = False,
+    ) -> None:  # fmt: skip
         self.loop = loop
         self.stop = stop
         self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
@@ -90,6 +105,7 @@ class Node:
         self.peers: dict[int, Peer] = {}
         self.founder: int | None = None
         self.is_embedded = is_embedded
+        self.joined = joined
         self.adopted: dict[ObjectId, int] = {}
         cpus = settings.get("num_cpus")
         totals = {"CPU": round((cpu_count() if cpus is None else cpus) * RESOURCE_UNIT)}
@@ -100,17 +116,22 @@ class Node:
         for name, amount in (settings.get("resources") or {}).items():
             totals[name] = round(amount * RESOURCE_UNIT)
         self.totals = totals
+        self.slots = totals["CPU"] // RESOURCE_UNIT
+        self.tree: Tree | None = None  # of a node that belongs to a cluster
+        self.seeker: Seeker | None = None  # the same
+        self.peering: Peering | None = None  # the same
         memory = settings.get("store_memory", 0.3)
         self.memory_nbytes = memory_limit_nbytes()
         budget = int(memory * self.memory_nbytes) if isinstance(memory, float) else memory
-        self.dispatch = Dispatch(totals, initial_credit=INITIAL_CREDIT)
+        self.initial_credit = INITIAL_CREDIT if self.slots or not joined else 0
+        self.dispatch = Dispatch(totals, initial_credit=self.initial_credit, joined=joined)
         self.store = NodeStore(self, budget)
         self.workforce = Workforce(self, boot)
         self.ending = False
         self._is_lone = False
         self._listener: socket.socket | None = None
-        self._dirty: set[LoopLink] = set()
-        self._handlers: dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]] = {
+        self._dirty: set[LoopLink | RemoteLink | PeerLink] = set()
+        self.handlers: dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]] = {
             Frame.SUBMIT: self._on_submit, Frame.FINISHED: self._on_finished, Frame.KIND: self._on_kind,
             Frame.DROP_KINDS: self._on_drop_kinds, Frame.GET_KIND: self._on_get_kind,
             Frame.BIND: self._on_bind, Frame.UNBIND: self._on_unbind,
@@ -123,7 +144,7 @@ class Node:
             Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
             Frame.RELEASE: self._on_release,
             Frame.ADOPT: self._on_adopt, Frame.LEAVING: self._on_leaving,
-            Frame.STATUS: self._on_status,
+            Frame.STATUS: self._on_status, Frame.PULL: self.store.on_pull,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -186,26 +207,37 @@ class Node:
         link.flush()
         return peer
 
-    def add_peer(self, link: LoopLink, incarnation: int, root: int, worker: int | None) -> Peer:
+    def admit_remote(self, peer: Peer) -> None:
+        """Take the tasks of a client at another node."""
+        peer.is_client = True
+        credit = min(INITIAL_CREDIT, REMOTE_CREDIT * self.slots)
+        self.dispatch.on_client_joined(peer.incarnation, peer.root, self.now(), credit=credit)
+        self.send(peer.incarnation, Frame.WELCOME, self.welcome(0, credit))
+
+    def add_peer(self, link: LoopLink | RemoteLink, incarnation: int, root: int, worker: int | None) -> Peer:
         """Register the other end of a link."""
         peer = self.peers[incarnation] = Peer(link, incarnation, root, worker)
         return peer
 
-    def welcome(self, worker_incarnation: int) -> bytes:
-        """What a client or worker needs to know of this node."""
+    def welcome(self, worker_incarnation: int, credit: int | None = None) -> bytes:
+        """What a client or worker needs to know of this node; `credit` is what its kinds start with."""
+        if credit is None:
+            credit = self.initial_credit
         return pb.Welcome(protocol=PROTOCOL, release=__version__, node=self.incarnation, totals=self.totals,
-                          python="{}.{}".format(*sys.version_info[:2]), initial_credit=INITIAL_CREDIT,
-                          store_nbytes=self.store.extents.budget_nbytes, you=worker_incarnation,
-                          address=os.path.join(self.folder, "node.sock"),
+                          python="{}.{}".format(*sys.version_info[:2]), initial_credit=credit,
+                          store_nbytes=self.store.extents.budget_nbytes, you=worker_incarnation, slots=self.slots,
+                          joined=self.joined, address=os.path.join(self.folder, "node.sock"),
                           host=self.host).SerializeToString()  # fmt: skip
 
     def on_frames(self, peer: Peer, frames: list[Any]) -> None:
         """Handle frames that came together, then do what the machines command."""
-        handlers = self._handlers
+        handlers, tree = self.handlers, self.tree
         self._is_lone = len(frames) == 1
         try:
             for frame_type, body, destination, fds in frames:
                 try:
+                    if tree is not None and destination and tree.takes(peer, frame_type, body, destination):
+                        continue
                     handlers[frame_type](peer, body, destination, fds)
                 except Exception as error:
                     self.expel(peer, f"its frame of type {frame_type} cannot be handled", error)
@@ -216,25 +248,31 @@ class Node:
 
     def expel(self, peer: Peer, what: str, error: Exception) -> None:
         """Part with a process whose words make no sense, so that nobody else suffers: say why in one line on stderr."""
-        who = f"client {peer.hello.pid}" if peer.worker is None else f"worker {peer.worker}"
-        # In one write, so that the line stays whole also where streams are not buffered.
-        sys.stderr.write(f"outboard node: {who} is given up: {what}: {error!r}\n")
-        sys.stderr.flush()
+        self.complain(f"client {peer.hello.pid}" if peer.worker is None else f"worker {peer.worker}", what, error)
         if peer.worker is not None:
             self.workforce.kill(peer.worker)
         elif not peer.link.closed:
             peer.link.close()
             self._client_left(peer)
 
+    @staticmethod
+    def complain(who: str, what: str, error: Exception) -> None:
+        """Say on stderr whom this node parts with."""
+        # In one write, so that the line stays whole also where streams are not buffered.
+        sys.stderr.write(f"outboard node: {who} is given up: {what}: {error!r}\n")
+        sys.stderr.flush()
+
     def settle(self) -> None:
         """Do everything the machines command and write what was queued."""
-        dispatch, extents = self.dispatch, self.store.extents
+        dispatch, extents, tree = self.dispatch, self.store.extents, self.tree
         while True:
             ordered = dispatch.take_commands()
             if ordered:
                 self.workforce.execute(ordered)
             elif extents.commands:
                 self.store.execute(extents.take_commands())
+            elif tree is not None and tree.touched:
+                tree.execute()
             else:
                 break
         if self.store.waiting:
@@ -247,15 +285,29 @@ class Node:
         """Write what was queued outside of a batch of frames."""
         self.loop.call_soon(self.settle)
 
-    def send(self, incarnation: int, frame_type: int, body: bytes, destination: int = 0,
+    def send(self, incarnation: int, frame_type: int, body: bytes, origin: int = 0,
              fds: tuple[int, ...] = ()) -> bool:  # fmt: skip
-        """Queue a frame for a peer; False when it has gone."""
+        """Queue a frame for a peer; False when it has gone. `origin`: who says it, 0 for this node."""
         peer = self.peers.get(incarnation)
         if peer is None:
             return False
-        peer.link.send(frame_type, body, destination, fds)
-        self._dirty.add(peer.link)
+        self.pass_to(peer, frame_type, body, origin, fds)
         return True
+
+    def pass_to(self, peer: Peer, frame_type: int, body: bytes, origin: int, fds: tuple[int, ...] = ()) -> None:
+        """Queue a frame for a peer."""
+        peer.link.send(frame_type, body, origin, fds)
+        self._dirty.add(peer.link)
+        if self.seeker is not None and frame_type in (Frame.WELCOME, Frame.NODE_GONE):
+            self.seeker.note(peer, frame_type, body)
+
+    def flush_link(self, link: PeerLink) -> None:
+        """Have a link between nodes written at the end of this turn."""
+        self._dirty.add(link)
+
+    def find(self, incarnation: int, root: int) -> Peer | None:
+        """A process here or, of the same root, at another node."""
+        return self.peers.get(incarnation) if self.tree is None else self.tree.find(incarnation, root)
 
     # -- frames of clients --------------------------------------------------------------------------------------------
 
@@ -278,6 +330,8 @@ class Node:
             if len(intervals) == 1 and not holds:
                 self.workforce.last_submit = (interval, body)
             self.dispatch.on_submitted(owner, interval, now)
+            if holds and peer.trunk is not None:
+                self.store.pull_ahead((d for objects in holds.values() for d in objects), peer.root)
 
     def _on_kind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         self._join(peer)
@@ -303,6 +357,8 @@ class Node:
         fetched: dict[int, list[int]] = {}
         for kind in pb.DropKinds.FromString(body).ids:
             peer.kinds.pop(kind, None)
+            if self.seeker is not None:
+                self.seeker.on_kind_dropped(peer.incarnation, kind)
             self.dispatch.on_kind_dropped(peer.incarnation, kind)
             for worker in peer.fetchers.pop(kind, ()):
                 fetched.setdefault(worker, []).append(kind)
@@ -335,6 +391,8 @@ class Node:
     def _on_want(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         want = pb.Want.FromString(body)
         self.dispatch.on_want(peer.incarnation, want.kind, want.waiting, self.now())
+        if self.seeker is not None and peer.trunk is None:
+            self.seeker.on_want(peer, want.kind, want.waiting)
 
     def _on_cancel(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         cancel = pb.Cancel.FromString(body)
@@ -347,15 +405,16 @@ class Node:
 
     def _on_finished(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         finished = pb.Finished.FromString(body)
-        owner = self.peers.get(destination)
+        owner = self.find(destination, peer.root)
         if finished.printed and peer.worker is not None:
             self.workforce.read_output(self.workforce.hands[peer.worker], is_done=finished.packet_done)
             if peer.root in self.peers:
                 self.peers[peer.root].link.flush()
         if finished.lent:
-            self._lend(finished.lent, destination, peer.incarnation)
+            self._lend(finished.lent, destination, peer, peer.incarnation)
         if owner is not None:
-            owner.link.send(Frame.FINISHED, body, destination)
+            # With objects in it the nodes on its way have to know whose they were.
+            owner.link.send(Frame.FINISHED, body, peer.incarnation if finished.adopted and owner.trunk else 0)
             if self._is_lone:
                 owner.link.flush()  # the owner reads it while the books are done; nothing of its own comes before that
             else:
@@ -399,18 +458,28 @@ class Node:
     # -- objects between processes ------------------------------------------------------------------------------------
 
     def _adopt(self, peer: Peer, message: pb.Finished | pb.Adopt, heir: Peer | None) -> None:
-        """Objects pass from a peer to another owner, who has been sent the message; None: there is none."""
+        """Objects pass from a peer to another owner, who has been sent the message; None: there is none.
+
+        The node of who passes them on confirms, and repeats what that one may not have heard; others only take note.
+        """
         peer.shares = True
-        self._forget_words(peer, message.heard)
         adopted = {ObjectId(a.ref.owner, a.ref.seq): a.value for a in message.adopted}
         if heir is not None:
             heir.shares = True
             for oid, value in adopted.items():
                 self._route(oid, value, peer, heir.incarnation)
+        if peer.trunk is not None:
+            return
+        self._forget_words(peer, message.heard)
+        if heir is not None:
             for _, frame_type, body in [word for word in peer.words if word[0] in adopted]:
-                self._tell_owner(frame_type, body)
+                self._tell_owner(frame_type, body, peer)
         passed = pb.PassedOn(refs=[a.ref for a in message.adopted], refused=heir is None)
         self.send(peer.incarnation, Frame.PASSED_ON, passed.SerializeToString())
+
+    def on_passing(self, passer: Peer, body: bytes, owner: Peer) -> None:
+        """Results with objects in them pass this node on their way to their owner."""
+        self._adopt(passer, pb.Finished.FromString(body), owner)
 
     @staticmethod
     def _forget_words(peer: Peer, heard: int) -> None:
@@ -435,14 +504,16 @@ class Node:
         if not adopt.adopted:
             self._forget_words(peer, adopt.heard)
             return
-        self.store.announce(peer, adopt.announced)
-        heir = self.peers.get(destination)
+        if peer.trunk is None:
+            self.store.announce(peer, adopt.announced)
+        heir = self.find(destination, peer.root)
         if heir is None or heir.is_leaving:
             self._adopt(peer, adopt, None)
             self._tell_gone(peer, destination)
             return
-        self._lend(adopt.lent, destination, peer.incarnation)
-        self.send(destination, Frame.ADOPT, body)
+        if peer.trunk is None:
+            self._lend(adopt.lent, destination, peer, peer.incarnation)
+        self.send(destination, Frame.ADOPT, body, peer.incarnation)
         self._adopt(peer, adopt, heir)
         for process in {h.process for adoption in adopt.adopted for h in adoption.holdings}:
             self._tell_gone(heir, process)
@@ -451,50 +522,60 @@ class Node:
         peer.is_leaving = True
         self.send(peer.incarnation, Frame.LEAVING, b"")
 
-    def _lend(self, refs: Any, receiver: int, by: int) -> None:
+    def _lend(self, refs: Any, receiver: int, lender: Peer, by: int) -> None:
         """A message with references is about to pass: their owners count the process that it goes to, if that is there.
 
         Before the message: who owns what it is sent takes back at once what was counted for it.
         """
-        if receiver in self.peers:
+        if self.find(receiver, lender.root) is not None:
             for ref in refs:
                 borrow = pb.Borrow(ref=ref, borrower=receiver, count=1, by=by)
-                self._tell_owner(Frame.BORROW, borrow.SerializeToString())
+                self._tell_owner(Frame.BORROW, borrow.SerializeToString(), lender)
 
     def _tell_gone(self, peer: Peer, incarnation: int) -> None:
         """Say once more of a process that has ended that it has, to one that counted on it after it was told."""
-        if incarnation not in self.peers:
+        if self.find(incarnation, peer.root) is not None:
+            return
+        if peer.trunk is not None and self.tree is not None:
+            self.tree.tell_ended(peer.trunk, incarnation)  # its node, too, has to hear of it
+        else:
             self.send(peer.incarnation, Frame.BORROWER_DIED, pb.Peer(incarnation=incarnation).SerializeToString())
 
     def _on_borrow(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         peer.shares = True
-        self._tell_owner(Frame.BORROW, body)
+        self._tell_owner(Frame.BORROW, body, peer)
 
     def _on_release(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         peer.shares = True
-        self._tell_owner(Frame.RELEASE, body)
+        self._tell_owner(Frame.RELEASE, body, peer)
 
-    def _tell_owner(self, frame_type: int, body: bytes) -> None:
+    def _tell_owner(self, frame_type: int, body: bytes, teller: Peer) -> None:
         """Tell the present owner of an object of a borrower, unless that has ended: then it is forgotten."""
         borrow = pb.Borrow.FromString(body)
         oid = ObjectId(borrow.ref.owner, borrow.ref.seq)
-        owner = self.peers.get(self.adopted.get(oid, oid.owner))
-        if borrow.borrower in self.peers and owner is not None:
-            owner.shares = True
+        owner = self.find(self.adopted.get(oid, oid.owner), teller.root)
+        borrower = self.find(borrow.borrower, teller.root)
+        if borrower is not None and owner is not None:
+            owner.shares = borrower.shares = True
             if owner.worker is not None:
                 owner.words.append((oid, frame_type, body))
-            self.send(owner.incarnation, frame_type, body)
+            self.send(owner.incarnation, frame_type, body, teller.incarnation)
+        elif teller.trunk is not None:
+            self._tell_gone(teller, borrow.borrower if borrower is None else self.adopted.get(oid, oid.owner))
 
     def _on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)
         peer.shares = True
         oid = ObjectId(ask.ref.owner, ask.ref.seq)
+        owner = self.find(self.adopted.get(oid, oid.owner), peer.root)
         if self.adopted.get(oid) == peer.incarnation:
             return  # it passed to the asker while the question was on its way, and so does its value
         if oid.owner == peer.incarnation and oid not in self.adopted:
             self._tell_lost(peer, ask.ref)  # it passed from the asker to a process that has gone, or has been released
-        elif not self.send(self.adopted.get(oid, oid.owner), Frame.ASK, body):
+        elif owner is None:
             self._tell_lost(peer, ask.ref)
+        else:
+            self.send(owner.incarnation, Frame.ASK, body, peer.incarnation)
 
     def _tell_lost(self, peer: Peer, ref: pb.Ref) -> None:
         lost = pb.Peer(incarnation=ref.owner, ref=ref)
@@ -502,12 +583,14 @@ class Node:
 
     def _on_answer(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         answer = pb.Answer.FromString(body)
-        if answer.value[:1] == b"\x0a":
+        asker = self.find(destination, peer.root)
+        if answer.value[:1] == b"\x0a" and asker is not None and asker.trunk is None:
             stored = pb.Outcome.FromString(answer.value).value.stored
-            if stored.nbytes:
+            if stored.nbytes and stored.node == self.incarnation:  # what lies elsewhere is pinned when it was pulled
                 self.store.extents.pin(ObjectId(stored.owner, stored.seq), stored.version, destination)
-        self._lend(answer.lent, destination, 0)
-        self.send(destination, Frame.ANSWER, body)
+        if peer.trunk is None:
+            self._lend(answer.lent, destination, peer, 0)
+        self.send(destination, Frame.ANSWER, body, peer.incarnation)
         self._tell_gone(peer, destination)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
@@ -520,17 +603,38 @@ class Node:
         self.dispatch.on_client_left(peer.incarnation, self.now())
         self.settle()
 
+    def remote_left(self, peer: Peer) -> None:
+        """A process at another node has ended, or can be reached no more."""
+        self.forget(peer)
+        if peer.is_client:
+            self.dispatch.on_client_left(peer.incarnation, self.now())
+
+    def is_needed_by(self, root: int) -> bool:
+        """Whether this node has tasks, objects or actors of a root's processes."""
+        if self.dispatch.is_serving(root):
+            return True
+        of_root = {peer.incarnation for peer in self.peers.values() if peer.root == root}
+        return any(owner in of_root for owner, _ in self.store.extents.holders())
+
     def forget(self, peer: Peer) -> None:
         """A process has ended: what it owned and held is free, and whoever dealt with it is told."""
         self.peers.pop(peer.incarnation, None)
         self.store.process_died(peer.incarnation)
         self.workforce.forget_bindings(peer.incarnation)
-        gone = pb.Peer(incarnation=peer.incarnation).SerializeToString()
-        orphans = [oid for oid, owner in self.adopted.items() if owner == peer.incarnation]
+        if self.seeker is not None:
+            self.seeker.on_client_left(peer.incarnation)
+        if self.tree is not None and (peer.is_client or peer.shares):
+            self.tree.on_process_ended(peer)
+        self.announce_end(peer.incarnation)
+
+    def announce_end(self, incarnation: int) -> None:
+        """Tell the processes here that one they may have dealt with has ended."""
+        gone = pb.Peer(incarnation=incarnation).SerializeToString()
+        orphans = [oid for oid, owner in self.adopted.items() if owner == incarnation]
         for oid in orphans:
             del self.adopted[oid]
         for other in list(self.peers.values()):
-            if other.is_client or other.shares:
+            if other.trunk is None and (other.is_client or other.shares):
                 self.send(other.incarnation, Frame.BORROWER_DIED, gone)
                 self.send(other.incarnation, Frame.OWNER_LOST, gone)
                 for oid in orphans:
@@ -556,19 +660,26 @@ class Node:
         self.send(root, Frame.LOG, log.SerializeToString())
 
     def _on_status(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self.read_output(peer)
+        self.send(peer.incarnation, Frame.STATUS_REPLY, pb.StatusReply(nodes=[self.describe()]).SerializeToString())
+
+    def read_output(self, peer: Peer) -> None:
+        """Pass on what workers have written: a reply would overtake it."""
         self.workforce.read_all_output()
-        peer.link.flush()  # the reply would overtake it
+        peer.link.flush()
+
+    def describe(self) -> pb.NodeStatus:
+        """Say what this node has and does."""
         seen = self.dispatch.snapshot()
         workers = [
             pb.WorkerStatus(worker=w.worker, pid=self.workforce.pid(w.worker), state=w.state, binding=w.binding,
                             owner=w.client)
             for w in seen.workers
         ]  # fmt: skip
-        status = pb.NodeStatus(node=self.incarnation, host=self.host, pid=os.getpid(), totals=self.totals,
-                               free=seen.free, running=seen.running, queued=seen.queued, workers=workers,
-                               store_nbytes=self.store.extents.budget_nbytes,
-                               store_used_nbytes=self.store.extents.used_nbytes)  # fmt: skip
-        self.send(peer.incarnation, Frame.STATUS_REPLY, pb.StatusReply(nodes=[status]).SerializeToString())
+        return pb.NodeStatus(node=self.incarnation, host=self.host, pid=os.getpid(), totals=self.totals,
+                             free=seen.free, running=seen.running, queued=seen.queued, workers=workers,
+                             store_nbytes=self.store.extents.budget_nbytes,
+                             store_used_nbytes=self.store.extents.used_nbytes)  # fmt: skip
 
 
 def run(boot: Any, settings: dict[str, Any]) -> None:

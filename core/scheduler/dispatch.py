@@ -84,7 +84,7 @@ class Dispatch:
         if client in tables.clients:
             raise InvalidTransition(f"client {client:x} is here already")
         start = tables.initial_credit if credit is None else credit
-        if start < 1:
+        if start < 0:
             raise InvalidTransition(f"client {client:x} cannot start with credit {start}")
         if worker is None and root == client:
             joined = Client(client, None, Root(tables.rotation), None, start)
@@ -403,6 +403,15 @@ class Dispatch:
         late = self._tables.find_worker(worker, "kill_due")
         if late is not None and late.state != KILLED:
             self._losses.kill_due(late, running)
+
+    def is_serving(self, root: int) -> bool:
+        """Whether there are tasks here of a root's clients, or what they keep in a worker of its own."""
+        clients = [client for client in self._tables.clients.values() if client.root_client.id == root]
+        return any(
+            any(kind.outstanding for kind in client.kinds.values())
+            or any(binding.spec.ordered and binding.workers for binding in client.bindings.values())
+            for client in clients
+        )
 
     def snapshot(self) -> Snapshot:
         """Say what goes on, for people."""

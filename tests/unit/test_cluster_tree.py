@@ -1,0 +1,227 @@
+"""Trees over real links: nodes that know each other, clients that become clients of further nodes, relays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from outboard.aioloop import AioLoop
+from outboard.joining import make_peering
+from outboard.node import Node
+from outboard.peering import Peering
+from outboard.rpc.codec import Frame
+from outboard.rpc.grpc_credentials import Security, Token, make_token
+from outboard.rpc.grpc_server import Server
+from outboard.rpc.local import LoopLink
+from outboard.rpc.protos import cluster_pb2
+from outboard.rpc.protos import outboard_pb2 as pb
+from outboard.rpc.sockets import socketpair
+from outboard.seeker import Seeker
+from outboard.sessionframes import ALL
+from outboard.tree import Tree
+from outboard.version import PROTOCOL, __version__
+
+pytestmark = pytest.mark.multihost
+
+
+class Machine:
+    """A node without workers, and what it is reached by."""
+
+    def __init__(self, loop: AioLoop, folder: Path, token: Token, slots: int) -> None:
+        self.loop = loop
+        ours, self.template = socketpair()
+        boot = SimpleNamespace(folder=str(folder), board=None, template_pid=0, template_control=ours)
+        settings = {"num_cpus": slots, "num_gpus": 0, "store_memory": 1 << 26}
+        self.node = Node(loop, boot, settings, lambda: None, is_embedded=False, joined=True)
+        self.peering: Peering = make_peering(self.node, loop, Security(token))
+        self.tree = self.node.tree = Tree(self.node, self.peering)
+        self.node.seeker = Seeker(self.node, lambda report: None)
+        self.address = ""
+        self.server: Server | None = None
+
+    async def serve(self) -> None:
+        self.server = Server(self.peering.security, [self.peering.service.handler])
+        self.address = f"127.0.0.1:{await self.server.start('127.0.0.1:0')}"
+        self.peering.hello.address = self.address
+
+    async def close(self) -> None:
+        self.tree.close()
+        self.peering.close()
+        if self.server is not None:
+            await self.server.stop(0)
+
+
+class Client:
+    """The far end of a client's link."""
+
+    def __init__(self, machine: Machine) -> None:
+        ours, theirs = socketpair()
+        self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
+        self.heard: list[Any] = []
+        self.link = LoopLink(ours, machine.loop, lambda _, frames: self.heard.extend(frames), lambda *_: None)
+        machine.node.greet(theirs)
+        hello = pb.Hello(protocol=PROTOCOL, release=__version__, python=PYTHON, incarnation=self.incarnation, pid=1)
+        self.send(Frame.HELLO, hello)
+
+    def send(self, frame_type: int, message: Any, destination: int = 0) -> None:
+        self.link.send(frame_type, message.SerializeToString(), destination)
+        self.link.flush()
+
+    async def hears(self, frame_type: int, origin: int | None = None) -> bytes:
+        """The body of the first frame of a type that has not been heard yet."""
+
+        def find() -> Any:
+            return next((f for f in self.heard if f[0] == frame_type and origin in (None, f[2])), None)
+
+        await until(lambda: find() is not None)
+        found = find()
+        self.heard.remove(found)
+        return bytes(found[1])
+
+
+PYTHON = "{}.{}".format(*__import__("sys").version_info[:2])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+class World:
+    """Two nodes that can be dialled and a slotless one that cannot; all know the members."""
+
+    def __init__(self, one: Machine, two: Machine, slotless: Machine) -> None:
+        self.one, self.two, self.slotless = one, two, slotless
+
+
+@pytest.fixture
+def loop() -> Iterator[AioLoop]:
+    made = AioLoop()
+    yield made
+    made.close()
+
+
+@asynccontextmanager
+async def world(loop: AioLoop) -> AsyncIterator[World]:
+    token = make_token()
+    with tempfile.TemporaryDirectory() as folder:
+        machines = [Machine(loop, Path(folder), token, slots) for slots in (2, 2, 0)]
+        for machine in machines[:2]:
+            await machine.serve()
+            node = machine.node.incarnation
+            for other in machines:
+                other.peering.members.current[node] = cluster_pb2.Member(incarnation=node, address=machine.address)
+        yield World(*machines)
+        for machine in machines:
+            await machine.close()
+
+
+async def connect(client: Client, home: Machine, far: Machine) -> pb.Welcome:
+    """Let a client become one of a further node; return that node's welcome."""
+    await client.hears(Frame.WELCOME)
+    home.tree.connect(home.node.peers[client.incarnation], far.node.incarnation, far.address)
+    home.node.settle()
+    return pb.Welcome.FromString(await client.hears(Frame.WELCOME, far.node.incarnation))
+
+
+def run(loop: AioLoop, play: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        async with world(loop) as made:
+            await play(made)
+
+    loop.run(whole())
+
+
+def test_a_client_becomes_one_of_a_further_node_and_is_answered_from_there(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client, far = Client(world.one), world.two.node
+        welcome = await connect(client, world.one, world.two)
+        assert welcome.node == far.incarnation and welcome.initial_credit > 0
+        client.send(Frame.KIND, pb.Kind(id=1, name="huge", resources={"CPU": 990_000}, num_returns=1), far.incarnation)
+        grant = pb.Grant.FromString(await client.hears(Frame.GRANT, far.incarnation))
+        assert (grant.kind, grant.credit) == (1, 0)  # others may be able to run it
+        assert 1 not in world.one.node.peers[client.incarnation].kinds
+
+    run(loop, play)
+
+
+def test_the_end_of_a_client_ends_it_everywhere(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client = Client(world.one)
+        await connect(client, world.one, world.two)
+        assert client.incarnation in world.two.node.peers
+        client.link.close()
+        await until(lambda: client.incarnation not in world.two.node.peers)
+        assert not list(world.one.tree.sessions()) and not list(world.two.tree.sessions())
+
+    run(loop, play)
+
+
+def test_a_slotless_node_reaches_all_nodes_over_one_link_and_takes_another_when_that_is_cut(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client, peering = Client(world.slotless), world.slotless.peering
+        await connect(client, world.slotless, world.one)
+        world.slotless.tree.connect(
+            world.slotless.node.peers[client.incarnation], world.two.node.incarnation, world.two.address
+        )
+        world.slotless.node.settle()
+        await client.hears(Frame.WELCOME, world.two.node.incarnation)
+        assert len(peering._links) == 1
+        link = next(iter(peering._links.values()))
+        link.close()
+        peering._on_closed(link, None)
+        for far in (world.one.node, world.two.node):
+            kind = pb.Kind(id=1, name="huge", resources={"CPU": 990_000}, num_returns=1)
+            client.send(Frame.KIND, kind, far.incarnation)
+            await client.hears(Frame.GRANT, far.incarnation)
+
+    run(loop, play)
+
+
+def test_a_node_whose_process_is_gone_is_lost_by_the_first_dial_that_is_refused(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client = Client(world.one)
+        await connect(client, world.one, world.two)
+        assert world.two.server is not None
+        await world.two.server.stop(0)
+        world.two.peering.close()
+        gone = pb.NodeGone.FromString(await client.hears(Frame.NODE_GONE))
+        assert gone.node == world.two.node.incarnation and gone.lost
+
+    run(loop, play)
+
+
+def test_a_struck_node_is_lost_and_its_links_are_refused(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client, far = Client(world.one), world.two.node.incarnation
+        await connect(client, world.one, world.two)
+        world.one.peering.on_struck(far)
+        world.one.tree.on_struck(far)
+        world.one.node.settle()
+        assert pb.NodeGone.FromString(await client.hears(Frame.NODE_GONE)).lost
+        world.one.tree.connect(world.one.node.peers[client.incarnation], far, world.two.address)
+        assert not list(world.one.tree.sessions())
+
+    run(loop, play)
+
+
+def test_what_is_for_all_nodes_reaches_the_own_one_and_every_other(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client = Client(world.one)
+        await connect(client, world.one, world.two)
+        freed = pb.Refs(refs=[pb.Ref(owner=client.incarnation, seq=7)])
+        client.send(Frame.FREE, freed, ALL)
+        for machine in (world.one, world.two):
+            ignored = machine.node.store.extents.ignored
+            await until(lambda ignored=ignored: ignored["freed early or again"] == 1)  # type: ignore[misc]
+
+    run(loop, play)
