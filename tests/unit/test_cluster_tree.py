@@ -28,6 +28,9 @@ from outboard.seeker import Seeker
 from outboard.sessionframes import ALL
 from outboard.tree import Tree
 from outboard.version import PROTOCOL, __version__
+from tests.unit.test_head import warm_library
+
+__all__ = ["warm_library"]
 
 pytestmark = pytest.mark.multihost
 
@@ -45,6 +48,7 @@ class Machine:
         self.tree = self.node.tree = Tree(self.node, self.peering)
         self.node.seeker = Seeker(self.node, lambda report: None)
         self.address = ""
+        self.clients: list[Client] = []
         self.server: Server | None = None
 
     async def serve(self) -> None:
@@ -57,6 +61,12 @@ class Machine:
         self.peering.close()
         if self.server is not None:
             await self.server.stop(0)
+        for client in self.clients:
+            client.link.close()
+        for peer in self.node.peers.values():
+            peer.link.close()
+        self.node.workforce.template.close()
+        self.template.close()
 
 
 class Client:
@@ -67,6 +77,7 @@ class Client:
         self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
         self.heard: list[Any] = []
         self.link = LoopLink(ours, machine.loop, lambda _, frames: self.heard.extend(frames), lambda *_: None)
+        machine.clients.append(self)
         machine.node.greet(theirs)
         hello = pb.Hello(protocol=PROTOCOL, release=__version__, python=PYTHON, incarnation=self.incarnation, pid=1)
         self.send(Frame.HELLO, hello)
@@ -104,7 +115,7 @@ class World:
 
 
 @pytest.fixture
-def loop() -> Iterator[AioLoop]:
+def loop(warm_library: None) -> Iterator[AioLoop]:
     made = AioLoop()
     yield made
     made.close()
