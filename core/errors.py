@@ -30,6 +30,8 @@ import signal as signals
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import Any, ClassVar
 
+from .ids import ObjectId
+
 #: Lines of a dead worker's standard error that the text of its error repeats. The attribute holds all that was kept.
 STDERR_LINES_SHOWN = 5
 
@@ -237,9 +239,18 @@ class ObjectStoreError(OutboardError):
 
 
 class ObjectLostError(ObjectStoreError):
-    """No copy of the object is left, and it cannot be made again."""
+    """No copy of the object is left, and it cannot be made again.
+
+    Attributes:
+        oid, version: the object's name and the version that was wanted, where one was named; else None and 0.
+    """
 
     ob_code = "OB202"
+
+    def __init__(self, message: str = "", *, oid: ObjectId | None = None, version: int = 0) -> None:
+        super().__init__(message)
+        self.oid = oid
+        self.version = version
 
 
 class OwnerLostError(ObjectStoreError):

@@ -18,11 +18,25 @@ def encode_error(error: BaseException, cause: pb.Error.Cause = pb.Error.RAISED, 
     if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)) and cause == pb.Error.RAISED:
         cause = pb.Error.EXITED
     pickled, type_name, text, traceback = serialize.encode_exception(error)
+    lost = None
+    if isinstance(error, errors.ObjectLostError) and error.oid is not None:
+        lost = pb.Ref(owner=error.oid.owner, seq=error.oid.seq, version=error.version)
     return pb.Outcome(
         error=pb.Error(
-            pickled=pickled, type_name=type_name, text=text, traceback=traceback, cause=cause, value_repr=value_repr
+            pickled=pickled, type_name=type_name, text=text, traceback=traceback, cause=cause, value_repr=value_repr,
+            lost=lost
         )
-    ).SerializeToString()
+    ).SerializeToString()  # fmt: skip
+
+
+def input_cause(error: BaseException) -> pb.Error.Cause:
+    """Say what it means that a task's arguments could not be rebuilt.
+
+    Only the owner can help when an input is nowhere any more; that a store is full says nothing against the task.
+    """
+    if isinstance(error, errors.ObjectLostError) and error.oid is not None:
+        return pb.Error.INPUT_LOST
+    return pb.Error.RAISED if isinstance(error, errors.StoreFullError) else pb.Error.ARGUMENT_UNPICKLABLE
 
 
 def as_exception(value: Any, name: str = "") -> BaseException | None:

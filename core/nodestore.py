@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .ids import NO_EXTENT, ObjectId
+from .replicas import Replicas
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
-from .scheduler.extents import DropSegment, Extents, Reclaim, ReleasePages
+from .scheduler.extents import DropSegment, Extents, Place, Reclaim, ReleasePages
+from .scheduler.pulls import Key
 from .store import memory
 
 if TYPE_CHECKING:
@@ -23,19 +25,26 @@ SEGMENT_NBYTES = 256 << 20
 #: A segment takes at most this part of the budget, so that several writers share a small store.
 SEGMENT_SHARE = 16
 
+#: Bytes of a segment for which replicas are dropped, where less is needed. Larger makes fewer segments, smaller keeps
+#: more replicas.
+HANDY_NBYTES = 16 << 20
 
 #: States of workers that may come to free room without anybody's help.
 _PROGRESSING = ("STARTING", "BUSY", "RESUMING")
 
 
 class Waiting:
-    """A writer that waits for room. `is_last`: this is the last time that others are asked for it."""
+    """A writer that waits for room. `is_last`: this is the last time that others are asked for it.
 
-    __slots__ = ("is_last", "needed", "writer")
+    `key`: the writer is this node itself, for a copy of that object.
+    """
 
-    def __init__(self, writer: int, needed: int) -> None:
+    __slots__ = ("is_last", "key", "needed", "writer")
+
+    def __init__(self, writer: int, needed: int, key: Key | None = None) -> None:
         self.writer = writer
         self.needed = needed
+        self.key = key
         self.is_last = False
 
 
@@ -52,9 +61,11 @@ class NodeStore:
         self.extents = Extents(budget_nbytes)
         self.waiting: deque[Waiting] = deque()
         self._segments: dict[int, tuple[int, int]] = {}
+        self._mappings: dict[int, memory.Mapping] = {}  # of segments that this node has read
         self._asked: set[int] = set()
         self._kept: set[int] = set()
         self._heirs = 0
+        self.replicas = Replicas(self)
 
     def execute(self, ordered: Iterable[Any]) -> None:
         """Do what the machine commands."""
@@ -62,6 +73,9 @@ class NodeStore:
         for command in ordered:
             if type(command) is Reclaim:
                 self._kept.discard(command.segment)
+                if command.writer == self.node.incarnation:
+                    self.replicas.space.free(command.segment, command.offset)
+                    continue
                 extent = pb.Extent(segment=command.segment, offset=command.offset)
                 reclaimed.setdefault(command.writer, []).append(extent)
             elif type(command) is ReleasePages:
@@ -74,6 +88,7 @@ class NodeStore:
 
     def _drop(self, segment: int) -> None:
         fd, nbytes = self._segments.pop(segment)
+        self._mappings.pop(segment, None)
         self._kept.discard(segment)
         memory.release(fd, 0, nbytes)  # readers may keep their mappings of it for long
         os.close(fd)
@@ -93,29 +108,86 @@ class NodeStore:
             self._kept.clear()
             self.waiting.append(Waiting(peer.incarnation, needed))
 
+    def wait_for_room(self, key: Key, needed: int) -> None:
+        """This node wants room for a copy of an object."""
+        self._kept.clear()
+        self.waiting.append(Waiting(self.node.incarnation, needed, key))
+        self.node.flush_soon()
+
     def _grant(self, writer: int, needed: int) -> bool:
-        usual = min(SEGMENT_NBYTES, self.extents.budget_nbytes // SEGMENT_SHARE)
-        for nbytes in sorted({max(needed, usual), needed}, reverse=True):
-            nbytes = -(-nbytes // 4096) * 4096
-            segment = self.extents.on_lease(writer, nbytes)
-            if segment is not None:
-                fd = memory.create_segment(nbytes)
-                self._segments[segment] = (fd, nbytes)
+        usual = self._usual_nbytes()
+        handy = min(usual, HANDY_NBYTES)
+        for nbytes, may_evict in ((usual, False), (needed, False), (handy, True), (needed, True)):
+            made = self._make_segment(writer, max(needed, nbytes), may_evict=may_evict)
+            if made is not None:
+                segment, fd, nbytes = made
                 body = pb.Segment(segment=segment, nbytes=nbytes, writable=True).SerializeToString()
                 self.node.send(writer, Frame.SEGMENT, body, 0, (fd,))
                 return True
         return False
 
+    def _usual_nbytes(self) -> int:
+        return min(SEGMENT_NBYTES, self.extents.budget_nbytes // SEGMENT_SHARE)
+
+    def _make_segment(self, writer: int, nbytes: int, *, may_evict: bool) -> tuple[int, int, int] | None:
+        """Lease a segment: its number, descriptor and size; None when there is no room."""
+        nbytes = -(-nbytes // 4096) * 4096
+        if nbytes > self.extents.budget_nbytes:
+            return None
+        segment = self.extents.on_lease(writer, nbytes)
+        while segment is None and may_evict and self._shrink():
+            segment = self.extents.on_lease(writer, nbytes)
+        if segment is None:
+            return None
+        fd = memory.create_segment(nbytes)
+        self._segments[segment] = (fd, nbytes)
+        return segment, fd, nbytes
+
+    def lease_own(self, needed: int, *, may_evict: bool) -> bool:
+        """Get a segment for copies of objects; False when there is no room."""
+        for nbytes in sorted({max(needed, self._usual_nbytes()), needed}, reverse=True):
+            is_last = nbytes == needed
+            made = self._make_segment(self.node.incarnation, nbytes, may_evict=may_evict and is_last)
+            if made is not None:
+                self.replicas.space.add(*made)
+                return True
+        return False
+
+    def _shrink(self) -> bool:
+        """Give up a segment of replicas, and the replicas that lie in it; False when none can be given up."""
+        while True:
+            idle = self.replicas.space.part_with_idle()
+            for segment in idle:
+                self.extents.on_given_back(self.node.incarnation, segment)
+            if not idle and not self.extents.evict():
+                return False
+            self.execute(self.extents.take_commands())
+            if idle:
+                return True
+
     def review_waiting(self) -> None:
         """Serve those who wait for room, or tell them that none will come."""
         for _ in range(len(self.waiting)):
             entry = self.waiting.popleft()
-            if entry.writer not in self.node.peers or self._grant(entry.writer, entry.needed):
+            if not self._still_waits(entry) or self._serve(entry):
                 continue
             if entry.needed <= self.extents.budget_nbytes and self._may_come(entry):
                 self.waiting.append(entry)
+            elif entry.key is not None:
+                self.replicas.on_no_room(entry.key, self._free_nbytes())
             else:
                 self._refuse(entry.writer, entry.needed)
+
+    def _still_waits(self, entry: Waiting) -> bool:
+        return entry.writer in self.node.peers if entry.key is None else entry.key in self.replicas.wanting
+
+    def _serve(self, entry: Waiting) -> bool:
+        if entry.key is not None:
+            return self.replicas.find_room(entry.key)
+        return self._grant(entry.writer, entry.needed)
+
+    def _free_nbytes(self) -> int:
+        return max(0, self.extents.budget_nbytes - self.extents.used_nbytes)
 
     def _may_come(self, entry: Waiting) -> bool:
         """Whether room may come: writers have still to answer, or something runs that may free some."""
@@ -134,7 +206,7 @@ class NodeStore:
         """Ask writers for their empty segments; True while an answer is due."""
         wanted: dict[int, list[int]] = {}
         for segment, writer in self.extents.empty_segments():
-            if segment not in self._kept:
+            if segment not in self._kept and writer != self.node.incarnation:
                 self._kept.add(segment)
                 wanted.setdefault(writer, []).append(segment)
         for writer, segments in wanted.items():
@@ -164,13 +236,14 @@ class NodeStore:
         held += [(f"what only {self._describe(writer)} uses", nbytes) for writer, nbytes in extents.leased()]
         held.sort(key=lambda item: -item[1])
         holders = [pb.Holder(what=what, nbytes=nbytes) for what, nbytes in held[:5]]
-        free = max(0, extents.budget_nbytes - extents.used_nbytes)
-        full = pb.StoreFull(needed_nbytes=needed, free_nbytes=free, capacity_nbytes=extents.budget_nbytes,
-                            holders=holders)  # fmt: skip
+        full = pb.StoreFull(needed_nbytes=needed, free_nbytes=self._free_nbytes(),
+                            capacity_nbytes=extents.budget_nbytes, holders=holders)  # fmt: skip
         self.node.send(writer, Frame.STORE_FULL, full.SerializeToString())
 
     def _describe(self, owner: int) -> str:
         peer = self.node.peers.get(owner)
+        if owner == self.node.incarnation:
+            return "the node, for copies of objects of other nodes"
         if peer is None:
             return f"process {owner:016x}"
         return f"worker {peer.worker}" if peer.worker is not None else f"client {peer.hello.pid}"
@@ -201,6 +274,7 @@ class NodeStore:
         for ref in pb.Refs.FromString(body).refs:
             if ref.version != NO_EXTENT:
                 self.extents.on_freed(ref.owner, ref.seq, ref.version)
+                self.replicas.on_freed((ref.owner, ref.seq, ref.version))
             self.node.adopted.pop(ObjectId(ref.owner, ref.seq), None)
 
     def on_unpin(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -208,14 +282,42 @@ class NodeStore:
         for ref in pb.Refs.FromString(body).refs:
             self.extents.unpin(ObjectId(ref.owner, ref.seq), ref.version, peer.incarnation)
 
+    # -- objects of other nodes ---------------------------------------------------------------------------------------
+
+    def on_pull(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """A process must open an object that lies at another node."""
+        self.replicas.want(pb.Pull.FromString(body).object, peer.incarnation, peer.root)
+
+    def on_pulled(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """Views of what a process had pulled have ended."""
+        for ref in pb.Refs.FromString(body).refs:
+            self.extents.unpin(ObjectId(ref.owner, ref.seq), ref.version, peer.incarnation, pulled=True)
+
+    def pull_ahead(self, descriptors: Iterable[Any], root: int) -> None:
+        """Tasks were sent here that will need these objects."""
+        self.replicas.pull_ahead(descriptors, root)
+
+    def read(self, place: Place) -> memoryview:
+        """View an extent, which must be kept where it is as long as the view is used."""
+        mapping = self._mappings.get(place.segment)
+        if mapping is None:
+            mapping = self._mappings[place.segment] = memory.Mapping(*self._segments[place.segment])
+        return mapping.view(place.offset, place.nbytes).toreadonly()
+
+    # -- forks and ends -----------------------------------------------------------------------------------------------
+
+    def new_heir(self) -> int:
+        """Draw a number that stands for somebody who keeps extents and is no process."""
+        self._heirs -= 1
+        return self._heirs
+
     def on_forked(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """A process forks while it has views: they stay pinned until the pipe's last writer is gone."""
         if not fds:
             return
-        self._heirs -= 1  # negative numbers name no process
-        heir, fd = self._heirs, fds[0]
+        heir, fd = self.new_heir(), fds[0]
         for ref in pb.Refs.FromString(body).refs:
-            self.extents.pin(ObjectId(ref.owner, ref.seq), ref.version, heir)
+            self.extents.inherit(ObjectId(ref.owner, ref.seq), ref.version, heir)
         self.node.loop.add_reader(fd, self._heirs_ended, fd, heir)
 
     def _heirs_ended(self, fd: int, heir: int) -> None:
@@ -234,3 +336,4 @@ class NodeStore:
         """Drop what a process wrote, held and owned."""
         self._asked.discard(process)
         self.extents.on_process_died(process)
+        self.replicas.on_process_died(process)

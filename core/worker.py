@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from . import engine as engines
 from . import forks
 from .client import Client
-from .failures import as_exception, encode_error
+from .failures import as_exception, encode_error, input_cause
 from .ids import ObjectId
 from .interrupts import shield
 from .native import NativeEngine
@@ -254,10 +254,13 @@ class Worker:
     def fetch_kind(self, part: PacketPart, kind_id: int) -> RunningKind:
         """Ask the node for a kind that this worker meets for the first time, with the first task of `part`."""
         self.slot.set_running(part.owner, part.stream, part.first)  # rebuilding the function may end the process
-        kind = self.kinds[part.owner, kind_id] = self._fetch_kind(part.owner, kind_id)
+        kind, is_final = self._fetch_kind(part.owner, kind_id)
+        if is_final:
+            self.kinds[part.owner, kind_id] = kind
         return kind
 
-    def _fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
+    def _fetch_kind(self, owner: int, kind_id: int) -> tuple[RunningKind, bool]:
+        """Rebuild a kind; and whether that would come out the same another time."""
         request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
         spec = self.client.ask_node(Frame.GET_KIND, request, Frame.KIND)
         if spec.function[:1] != b"\x80":
@@ -267,10 +270,12 @@ class Worker:
                 sys.path.append(path)
         try:
             function, _ = self._decode_pinned(spec.function)
-            return RunningKind(function, b"", spec.num_returns, spec.writable)
+            return RunningKind(function, b"", spec.num_returns, spec.writable), True
         except BaseException as error:
-            failure = encode_error(error, pb.Error.FUNCTION_UNPICKLABLE, spec.name)
-            return RunningKind(None, failure, spec.num_returns, spec.writable)
+            cause = input_cause(error)
+            is_final = cause == pb.Error.ARGUMENT_UNPICKLABLE
+            failure = encode_error(error, pb.Error.FUNCTION_UNPICKLABLE if is_final else cause, spec.name)
+            return RunningKind(None, failure, spec.num_returns, spec.writable), is_final
 
     def _forget_kinds(self, dropped: pb.DropKinds) -> None:
         for kind in dropped.ids:
@@ -338,7 +343,9 @@ class Worker:
             self.in_user_code = False
             if self.client.closed_mark is not None:
                 self.leave_fork(error)
-            if cause == pb.Error.RAISED and error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            if cause == pb.Error.ARGUMENT_UNPICKLABLE:
+                cause = input_cause(error)
+            elif error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                 error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
             return False, encode_error(error, cause)
 

@@ -2,6 +2,9 @@
 
 A piece is a fixed prefix (offset, version) and raw bytes: protobuf would copy them once more. Pieces of one version
 come in order; a taker that finds another version or a gap breaks off, so bytes of two versions are never mixed.
+
+A node that is busy with an object says so with pieces whose offset is `ELSEWHERE`: without bytes it asks for patience,
+else the bytes are the incarnations of nodes that have the object too, and nothing follows.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import TransportError
 from ..ids import ObjectId
@@ -32,6 +35,14 @@ PREFIX_NBYTES = PREFIX.size
 #: 512 KiB moved 1.2 GB/s and a frame took 1.1 ms, 256 KiB 1.2 GB/s and 0.5 ms, 128 KiB 0.9 GB/s and 0.4 ms.
 PIECE_NBYTES = 256 * 1024
 
+#: Offset of a piece that is not of the object.
+ELSEWHERE = 2**64 - 1
+
+_ELSEWHERE_BYTES = struct.pack("<Q", ELSEWHERE)
+
+#: Seconds between two words to a taker that waits for its turn: well below `PATIENCE`.
+WORD_SECONDS = 1.0
+
 #: Bytes of a request.
 MAX_REQUEST_NBYTES = 256
 
@@ -42,24 +53,96 @@ PATIENCE = 5.0
 OpenObject = Callable[[ObjectId, int], AbstractContextManager[memoryview]]
 
 
-class ObjectsService:
-    """The giving side. ``open_object(id, version)`` is called in the loop's thread, once a pull."""
+class Turn(Protocol):
+    """One taker's turn: it may begin, or is to go to `nodes`, or waits while there is neither."""
 
-    def __init__(self, open_object: OpenObject) -> None:
+    @property
+    def may_begin(self) -> bool:
+        """Whether the bytes may be given."""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Nodes that have the object too, which the taker is sent on to."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until one of both changes, at most so long."""
+
+    def end(self, *, is_whole: bool) -> None:
+        """Say that it is over; `is_whole`: all bytes were given."""
+
+
+#: Called with id, version and the taker's node, in the loop's thread, once a pull.
+AskTurn = Callable[[ObjectId, int, int], Turn]
+
+
+class _AtOnce:
+    """The turn of those who need not wait."""
+
+    may_begin = True
+    nodes: tuple[int, ...] = ()
+
+    async def wait(self, seconds: float) -> None:
+        """Never called: it may begin."""
+
+    def end(self, *, is_whole: bool) -> None:
+        """Nobody waits for it."""
+
+
+class ObjectsService:
+    """The giving side. ``open_object(id, version)`` is called in the loop's thread, once a pull whose turn it is.
+
+    ``ask_turn``: tells whose turn it is; without it everybody is served at once.
+    """
+
+    def __init__(self, open_object: OpenObject, ask_turn: AskTurn | None = None) -> None:
         self._open_object = open_object
+        self._ask_turn: AskTurn = ask_turn or (lambda object_id, version, taker: _AtOnce())
         self.handler = service(SERVICE, {"Pull": self._pull})
 
     async def _pull(self, request: bytes, context: Any) -> None:
         async with refusing(context):
             wanted = parse(pb.PullRequest, request, MAX_REQUEST_NBYTES)
-            version, offset = wanted.version, wanted.offset
-            with self._open_object(ObjectId(wanted.owner, wanted.seq), version) as view:
-                if offset > len(view):
-                    raise ProtocolError(f"offset {offset} lies beyond the object's {len(view)} bytes")
-                for start in range(offset, len(view), PIECE_NBYTES):
-                    with view[start : start + PIECE_NBYTES] as piece:
-                        data = b"".join((PREFIX.pack(start, version), piece))
-                    await context.write(data)
+            turn = self._ask_turn(ObjectId(wanted.owner, wanted.seq), wanted.version, wanted.taker)
+            is_whole = False
+            try:
+                while not (turn.may_begin or turn.nodes):
+                    await turn.wait(WORD_SECONDS)
+                    if not (turn.may_begin or turn.nodes):
+                        await context.write(encode_elsewhere(wanted.version, ()))
+                if turn.may_begin:
+                    await self._give(context, wanted)
+                    is_whole = True
+                else:
+                    await context.write(encode_elsewhere(wanted.version, turn.nodes))
+            finally:
+                turn.end(is_whole=is_whole)
+
+    async def _give(self, context: Any, wanted: pb.PullRequest) -> None:
+        version, offset = wanted.version, wanted.offset
+        with self._open_object(ObjectId(wanted.owner, wanted.seq), version) as view:
+            if offset > len(view):
+                raise ProtocolError(f"offset {offset} lies beyond the object's {len(view)} bytes")
+            for start in range(offset, len(view), PIECE_NBYTES):
+                with view[start : start + PIECE_NBYTES] as piece:
+                    data = b"".join((PREFIX.pack(start, version), piece))
+                await context.write(data)
+
+
+def encode_elsewhere(version: int, nodes: tuple[int, ...]) -> bytes:
+    """Write the piece that names other nodes, or asks for patience."""
+    return PREFIX.pack(ELSEWHERE, version) + encode_nodes(nodes)
+
+
+def encode_nodes(nodes: tuple[int, ...]) -> bytes:
+    """Write incarnations of nodes."""
+    return struct.pack(f"<{len(nodes)}Q", *nodes)
+
+
+def decode_nodes(data: bytes | memoryview) -> tuple[int, ...]:
+    """Read incarnations of nodes; ProtocolError when these bytes are none."""
+    if len(data) % 8:
+        raise ProtocolError(f"{len(data)} bytes are no list of nodes")
+    return struct.unpack(f"<{len(data) // 8}Q", data)
 
 
 class Pull:
@@ -92,42 +175,52 @@ class Pull:
 
 
 class Source:
-    """A node that objects are pulled from; it has a connection of its own, so that frames do not wait behind pieces."""
+    """A node that objects are pulled from; it has a connection of its own, so that frames do not wait behind pieces.
 
-    def __init__(self, address: str, security: Security) -> None:
+    ``taker`` is the node that pulls.
+    """
+
+    def __init__(self, address: str, security: Security, taker: int = 0) -> None:
+        self._taker = taker
         self._address = address
         self._security = security
         self._channel = open_channel(address, security)
 
-    async def fetch(self, pull: Pull, patience: float = PATIENCE) -> None:
-        """Bring what ``pull`` lacks.
+    async def fetch(self, pull: Pull, patience: float = PATIENCE) -> tuple[int, ...]:
+        """Bring what ``pull`` lacks; or return nodes that have it too, when the source is busy.
 
         Args:
             patience: seconds without a piece after which the source is given up.
         Raises:
             ObjectLostError: this node has no copy. TransportError: it ended, stalled, or sent other bytes.
         """
-        request = pb.PullRequest(owner=pull.id.owner, seq=pull.id.seq, version=pull.version, offset=pull.offset)
+        request = pb.PullRequest(owner=pull.id.owner, seq=pull.id.seq, version=pull.version, offset=pull.offset,
+                                 taker=self._taker)  # fmt: skip
         send = self._channel.unary_stream(path(SERVICE, "Pull"))
         call = send(request.SerializeToString(), metadata=self._security.metadata)
         try:
             async with translated(self._address):
-                await self._receive(call, pull, patience)
+                nodes = await self._receive(call, pull, patience)
         except ProtocolError as error:
             raise TransportError(f"{self._address} sent wrong bytes: {error}") from None
         except TimeoutError:
             raise TransportError(f"{self._address} sent nothing for {patience:g} s") from None
         finally:
             call.cancel()
-        if pull.offset != len(pull.into):
+        if pull.offset != len(pull.into) and not nodes:
             raise TransportError(f"{self._address} ended after {pull.offset} of {len(pull.into)} bytes")
+        return nodes
 
-    async def _receive(self, call: Any, pull: Pull, patience: float) -> None:
+    async def _receive(self, call: Any, pull: Pull, patience: float) -> tuple[int, ...]:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(patience) as limit:
             while (data := await call.read()) is not grpc.aio.EOF:
-                pull.take(data)
                 limit.reschedule(loop.time() + patience)
+                if data[:8] != _ELSEWHERE_BYTES:
+                    pull.take(data)
+                elif nodes := decode_nodes(data[PREFIX_NBYTES:]):
+                    return nodes
+        return ()
 
     async def close(self) -> None:
         """Close the connection; pulls under way fail."""

@@ -5,10 +5,15 @@ once per descriptor handed to a process. It is reclaimed when it is freed and ha
 writer and readers come over different links, so a FREE may overtake the ANNOUNCE it belongs to, and anything may come
 twice or after a death: such messages are counted in ``ignored`` and change nothing.
 
+A *replica* is a copy of an object that lies at another node, written by this node itself. It is cache: one without pins
+may be evicted at any time. Processes count pins by what a descriptor says, and one of another node says nothing of this
+one, so only words about pulled objects pin and unpin a replica, and all others pass it by.
+
 Collections and their invariants:
 
 - ``_entries``: announced and not reclaimed; each lies in exactly one segment's ``extents``.
 - ``_pins``: process -> object -> count > 0; the sum over processes of one object is its entry's ``pins``.
+- ``_replicas``: the entries that are replicas, the one that was asked for last at the end; whether it ever was.
 - ``_freed_early`` and ``_gone``: memory of the last frees without an object, and of the last deaths; bounded.
 """
 
@@ -63,15 +68,25 @@ class _Segment:
 
 
 class _Entry:
-    __slots__ = ("freed", "nbytes", "offset", "owner", "pins", "segment")
+    __slots__ = ("freed", "is_replica", "nbytes", "offset", "owner", "pins", "segment")
 
-    def __init__(self, owner: int, segment: int, offset: int, nbytes: int) -> None:
-        self.owner = owner  # who counts the references: the owner in the object's name, or who took it over
+    def __init__(self, owner: int, segment: int, offset: int, nbytes: int, is_replica: bool) -> None:
+        # Who counts the references: the owner in the object's name, or who took it over; of a replica, the root.
+        self.owner = owner
         self.segment = segment
         self.offset = offset
         self.nbytes = nbytes
         self.pins = 0
         self.freed = False
+        self.is_replica = is_replica
+
+
+class Place(NamedTuple):
+    """Where an extent lies."""
+
+    segment: int
+    offset: int
+    nbytes: int
 
 
 class Extents:
@@ -86,6 +101,7 @@ class Extents:
         self._segments: dict[int, _Segment] = {}
         self._entries: dict[Key, _Entry] = {}
         self._pins: dict[int, dict[Key, int]] = {}
+        self._replicas: dict[Key, bool] = {}
         self._freed_early: dict[Key, None] = {}
         self._gone: dict[int, None] = {}
 
@@ -107,10 +123,12 @@ class Extents:
         self.used_nbytes += nbytes
         return self._last_segment
 
-    def on_announced(
-        self, owner: int, seq: int, version: int, segment: int, offset: int, nbytes: int, writer: int
-    ) -> None:
-        """Enter an extent; a second copy of the same object is given back at once."""
+    def on_announced(self, owner: int, seq: int, version: int, segment: int, offset: int, nbytes: int, writer: int, *,
+                     root: int | None = None) -> None:  # fmt: skip
+        """Enter an extent; a second copy of the same object is given back at once.
+
+        `root`: it is a replica, of use to the processes of this root and gone with it at the latest.
+        """
         home = self._segments.get(segment)
         if home is None or home.writer != writer or offset in home.extents:
             self.ignored["announced"] += 1
@@ -120,10 +138,13 @@ class Extents:
             self.ignored["announced again elsewhere"] += 1
             self.commands.append(Reclaim(writer, segment, offset))
             return
-        entry = self._entries[key] = _Entry(owner, segment, offset, nbytes)
+        user = owner if root is None else root
+        entry = self._entries[key] = _Entry(user, segment, offset, nbytes, root is not None)
+        if root is not None:
+            self._replicas[key] = False
         home.extents[offset] = key
         home.used += nbytes
-        if key in self._freed_early or owner in self._gone:
+        if key in self._freed_early or user in self._gone:
             self._freed_early.pop(key, None)
             entry.freed = True
             self._settle(key, entry)
@@ -145,28 +166,44 @@ class Extents:
     def on_handed_over(self, oid: ObjectId, version: int, owner: int) -> None:
         """Another process counts the references of an object from now on."""
         entry = self._entries.get((oid[0], oid[1], version))
-        if entry is None:
+        if entry is None or entry.is_replica:
             self.ignored["handed over"] += 1
         else:
             entry.owner = owner
 
-    def pin(self, oid: ObjectId, version: int, process: int) -> bool:
-        """Pin for a process that is about to be given the descriptor; False when the object is not here any more."""
+    def pin(self, oid: ObjectId, version: int, process: int, *, pulled: bool = False) -> bool:
+        """Pin for a process that is about to be given the descriptor; False when the object is not here any more.
+
+        `pulled`: it is given one of this node in return for one of another node.
+        """
         key = (oid[0], oid[1], version)
         entry = self._entries.get(key)
-        if entry is None or entry.freed or process in self._gone:
+        if entry is None or entry.freed or process in self._gone or (entry.is_replica and not pulled):
             return False
+        if entry.is_replica:
+            del self._replicas[key]
+            self._replicas[key] = True
+        self._pin(key, entry, process)
+        return True
+
+    def inherit(self, oid: ObjectId, version: int, heir: int) -> None:
+        """Pin what another process has views of for those that it forks, whether it is freed or not."""
+        key = (oid[0], oid[1], version)
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._pin(key, entry, heir)
+
+    def _pin(self, key: Key, entry: _Entry, process: int) -> None:
         entry.pins += 1
         held = self._pins.setdefault(process, {})
         held[key] = held.get(key, 0) + 1
-        return True
 
-    def unpin(self, oid: ObjectId, version: int, process: int) -> None:
-        """Take back one pin of a process."""
+    def unpin(self, oid: ObjectId, version: int, process: int, *, pulled: bool = False) -> None:
+        """Take back one pin of a process; `pulled`: one that `pin` gave with the same word."""
         key = (oid[0], oid[1], version)
         held = self._pins.get(process)
         count = held.get(key, 0) if held is not None else 0
-        if held is None or not count:
+        if held is None or not count or (key in self._replicas and not pulled):
             self.ignored["unpinned"] += 1
             return
         if count > 1:
@@ -176,6 +213,30 @@ class Extents:
             if not held:
                 del self._pins[process]
         self._unpin(key, 1)
+
+    def find(self, oid: ObjectId, version: int) -> Place | None:
+        """Where an object lies, or None when it is not here or has been freed."""
+        entry = self._entries.get((oid[0], oid[1], version))
+        return None if entry is None or entry.freed else Place(entry.segment, entry.offset, entry.nbytes)
+
+    def is_freed(self, oid: ObjectId, version: int) -> bool:
+        """Whether the owner has let go of an object, as far as this node remembers."""
+        key = (oid[0], oid[1], version)
+        entry = self._entries.get(key)
+        return key in self._freed_early if entry is None else entry.freed
+
+    def evict(self, *, used_only: bool = False) -> bool:
+        """Drop the replica that was asked for longest ago among those without pins; False when there is none.
+
+        `used_only`: but for those that nobody has asked for yet.
+        """
+        for key, was_used in self._replicas.items():
+            entry = self._entries[key]
+            if not entry.pins and (was_used or not used_only):
+                entry.freed = True
+                self._settle(key, entry)
+                return True
+        return False
 
     def on_given_back(self, writer: int, segment: int) -> None:
         """A writer has parted with a segment in which it has nothing."""
@@ -231,6 +292,7 @@ class Extents:
         if entry.pins or not entry.freed:
             return
         del self._entries[key]
+        self._replicas.pop(key, None)
         home = self._segments[entry.segment]
         del home.extents[entry.offset]
         home.used -= entry.nbytes
@@ -256,6 +318,7 @@ class Extents:
             pins.update(held)
         assert all(entry.pins == pins.pop(key, 0) for key, entry in self._entries.items()), "pins do not add up"
         assert not pins, f"pins of unknown objects: {pins}"
+        assert self._replicas.keys() == {key for key, entry in self._entries.items() if entry.is_replica}
         placed = {key: (seg, at) for seg, home in self._segments.items() for at, key in home.extents.items()}
         assert placed == {key: (entry.segment, entry.offset) for key, entry in self._entries.items()}
         assert not any(entry.freed and not entry.pins for entry in self._entries.values()), "not reclaimed"
