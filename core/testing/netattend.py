@@ -113,8 +113,8 @@ class Attendance:
         if change.more:
             return
         world, members = self._node.world, self.members
-        told = world.disk.told.get((members.epoch, members.number))
-        assert told is None or told == members.current.keys(), "the differences do not add up to the head's list"
+        told = world.disk.told[self.end.peer, members.number] if self.end is not None else members.current.keys()
+        assert told == members.current.keys(), "the differences do not add up to the head's list"
         for gone in before.keys() - members.current.keys():
             self._node.on_struck(gone)
 

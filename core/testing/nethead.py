@@ -44,7 +44,7 @@ class Disk:
     def __init__(self) -> None:
         self.data = keptstate.to_bytes(KeptState(CLUSTER))
         self.struck: set[int] = set()
-        self.told: dict[tuple[int, int], frozenset[int]] = {}  # epoch and number of a membership: who was in it
+        self.told: dict[tuple[int, int], frozenset[int]] = {}  # head's process, number of a membership: who was in it
 
     def members(self) -> set[int]:
         """The incarnations in the file."""
@@ -60,7 +60,6 @@ class Disk:
     def lose(self) -> None:
         """The file is gone."""
         self.data = keptstate.to_bytes(KeptState(CLUSTER))
-        self.told.clear()
 
 
 class NetHead(NetProcess):
@@ -254,7 +253,7 @@ class NetHead(NetProcess):
     def _tell_members(self, command: Any) -> None:
         change = command.change
         assert not {member.incarnation for member in change.present} & self.disk.struck, "a struck-off node is told"
-        self.disk.told[change.epoch, change.number] = frozenset(self.disk.members())
+        self.disk.told[self.incarnation, change.number] = frozenset(self.disk.members())
         for note in membership_notes(change):
             for node in command.nodes:
                 self._send(node, note)

@@ -31,7 +31,7 @@ NetFrame = tuple[int, bytes, int]
 class Stream:
     """One direction of a wire. `arrived(frames)` is called for what came together; None at the end of the stream."""
 
-    __slots__ = ("_arrived", "_frames", "_last", "_name", "_world", "is_cut")
+    __slots__ = ("_arrived", "_fate", "_frames", "_last", "_name", "_world", "is_cut")
 
     def __init__(self, world: NetWorld, name: str, arrived: Callable[[list[Any] | None], None]) -> None:
         self._world = world
@@ -39,6 +39,7 @@ class Stream:
         self._arrived = arrived
         self._frames: deque[tuple[float, NetFrame | None]] = deque()
         self._last = 0.0
+        self._fate: deque[bool] = deque()  # of the next frames: whether they come through
         self.is_cut = False
 
     def __len__(self) -> int:
@@ -49,6 +50,10 @@ class Stream:
         if self.is_cut:
             return
         world = self._world
+        if self._fate and not self._fate.popleft() and frame is not None:
+            world.trace(f"{self._name} loses a frame")
+            world.mark("relay lost frames")
+            return
         if self._frames and world.rng.random() < 0.6:
             at = self._frames[-1][0]
         else:
@@ -82,12 +87,9 @@ class Stream:
         while len(self._frames) > keep:
             self._frames.pop()
 
-    def lose(self, at: int, count: int) -> int:
-        """Lose frames on the way and let those behind come through; returns how many."""
-        frames = list(self._frames)
-        lost = [frame for frame in frames[at : at + count] if frame[1] is not None]
-        self._frames = deque(frame for frame in frames if frame not in lost)
-        return len(lost)
+    def lose(self, behind: int, count: int) -> None:
+        """Lose so many of the next frames, and let those behind them come through."""
+        self._fate = deque([True] * behind + [False] * count)
 
 
 class End:
