@@ -215,6 +215,7 @@ class Membership:
             self.peering.on_struck(node)
             self._node.tree.on_struck(node)
             self._seeker.on_node_gone(node)
+            self._node.store.replicas.on_node_gone(node)
         self._node.settle()
 
     def _begin_again(self, reason: str) -> None:

@@ -144,7 +144,7 @@ class Node:
             Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
             Frame.RELEASE: self._on_release,
             Frame.ADOPT: self._on_adopt, Frame.LEAVING: self._on_leaving,
-            Frame.STATUS: self._on_status, Frame.PULL: self.store.on_pull,
+            Frame.STATUS: self._on_status, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
     def now(self) -> float:
