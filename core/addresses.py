@@ -48,18 +48,8 @@ def own_host(host: str, peer: str = "192.0.2.1") -> str:
 
 def check_reachable(address: str, timeout: float = REACH_SECONDS) -> None:
     """Connect to ``host:port`` and hang up; TransportError says in words why that does not work."""
-    host, port = split_address(address)
-    found: list[Any] = []
-    # Resolving has no timeout of its own, and may take minutes.
-    thread = threading.Thread(target=_resolve, args=(host, port, found), daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if not found:
-        raise TransportError(f"{host} was not resolved within {timeout:g} s: the name service does not answer")
-    if isinstance(found[0], OSError):
-        raise TransportError(f"{host} cannot be resolved: {found[0].strerror or found[0]}")
     problem: OSError | None = None
-    for family, kind, proto, _, where in found[0]:
+    for family, kind, proto, _, where in resolve(*split_address(address), timeout):
         with socket.socket(family, kind, proto) as probe:
             probe.settimeout(timeout)
             try:
@@ -67,6 +57,24 @@ def check_reachable(address: str, timeout: float = REACH_SECONDS) -> None:
             except OSError as error:
                 problem = error
     raise TransportError(f"{address} cannot be reached: {_describe(problem, timeout)}")
+
+
+def resolve(host: str, port: int, timeout: float = REACH_SECONDS) -> list[Any]:
+    """Look a host up, as `socket.getaddrinfo` does, which has no timeout of its own and may take minutes.
+
+    Raises:
+        TransportError: there is none of that name, or the name service does not answer.
+    """
+    found: list[Any] = []
+    thread = threading.Thread(target=_resolve, args=(host, port, found), daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not found:
+        raise TransportError(f"{host} was not resolved within {timeout:g} s: the name service does not answer")
+    if isinstance(found[0], OSError):
+        raise TransportError(f"{host} cannot be resolved: {found[0].strerror or found[0]}")
+    addresses: list[Any] = found[0]
+    return addresses
 
 
 def _resolve(host: str, port: int, found: list[Any]) -> None:

@@ -79,8 +79,9 @@ def _over_own_node(head: str, settings: Settings, folder: ClusterFolder, deadlin
     files = {name: getattr(settings, name) for name in ("token_file", "tls_cert", "tls_key", "tls_ca")}
     left = max(0.0, deadline - time.monotonic())
     told = {
-        "address": head, "folder": str(folder.path), "insecure": settings.insecure, "start_timeout": left,
-        "store_memory": settings.store_memory, **{name: path and os.path.abspath(path) for name, path in files.items()},
+        "address": head, "folder": str(folder.path), "insecure": settings.insecure,
+        "start_timeout": settings.start_timeout, "answer_by": deadline, "store_memory": settings.store_memory,
+        **{name: path and os.path.abspath(path) for name, path in files.items()},
     }  # fmt: skip
     with shield:
         ours, theirs = socketpair()

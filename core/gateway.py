@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from typing import Any
 
 from .aioloop import AioLoop
@@ -26,8 +27,8 @@ from .rpc.codec import Frame
 from .rpc.local import LoopLink
 from .rpc.protos import outboard_pb2 as pb
 
-#: Share of the program's patience in which the head must have answered, so that the reason still arrives in time.
-ANSWER_SHARE = 0.9
+#: Share of the program's patience that is kept back, so that the reason why the head did not answer arrives in time.
+KEPT_SHARE = 0.1
 
 #: What a slotless node offers.
 NOTHING = {"num_cpus": 0, "num_gpus": 0, "resources": {}}
@@ -65,6 +66,7 @@ async def _serve(loop: AioLoop, node: Node, boot: Any, settings: dict[str, Any],
     node.greet(boot.client)
     await membership.ended
     node.stop = _nothing
+    membership.close()
 
 
 def _watch(loop: AioLoop, node: Node, pidfd: int | None) -> None:
@@ -84,10 +86,11 @@ async def _join(loop: AioLoop, node: Node, settings: dict[str, Any], token: str 
     journal = Journal("client", as_json=False)
     logging.getLogger("outboard").setLevel(logging.WARNING)  # it writes on the program's terminal
     head, patience = settings["address"], settings["start_timeout"]
+    by = settings["answer_by"] - KEPT_SHARE * patience
+    node.totals = {}
     membership = Membership(node, loop, head, security, "", journal)
-    membership.slots, node.totals = 0, {}
     try:
-        async with asyncio.timeout(ANSWER_SHARE * patience):
+        async with asyncio.timeout(by - time.monotonic()):
             await membership.join()
     except TimeoutError:
         raise TransportError(f"the head at {head} did not answer within {patience:g} s") from None

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import stat
 from collections.abc import Iterator
 
 #: Name of the file that holds the address of the head, as the node dials it.
 _HEAD_FILE = "head"
+
+#: Seconds in which a name must be resolved that might mean the same head as another one.
+RESOLVE_SECONDS = 1.0
 
 #: Bytes of such a file that are read.
 _HEAD_NBYTES = 512
@@ -75,11 +77,14 @@ def is_same(one: str, other: str) -> bool:
         (host, port), (other_host, other_port) = split_address(one), split_address(other)
     except ValueError:
         return False
-    return port == other_port and (host == other_host or bool(_resolved(host) & _resolved(other_host)))
+    return port == other_port and (host == other_host or bool(_resolved(host, port) & _resolved(other_host, port)))
 
 
-def _resolved(host: str) -> set[str]:
+def _resolved(host: str, port: int) -> set[str]:
+    from .addresses import resolve
+    from .errors import TransportError
+
     try:
-        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
-    except (OSError, UnicodeError):
+        return {str(info[4][0]) for info in resolve(host, port, RESOLVE_SECONDS)}
+    except TransportError:
         return set()

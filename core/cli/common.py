@@ -14,7 +14,7 @@ from ..addresses import check_reachable, join_address, split_address
 from ..clusterfolder import ClusterFolder
 from ..errors import OutboardError
 from ..exits import BAD_USAGE, FAILED, TIMED_OUT, UNREACHABLE, exit_code_of, one_line
-from ..options import Settings
+from ..options import AUTO_ADDRESS, Settings
 
 Result = TypeVar("Result")
 
@@ -79,7 +79,8 @@ def for_process(settings: Settings, folder: ClusterFolder, **more: Any) -> dict[
 
 def address_of(settings: Settings, folder: ClusterFolder) -> str:
     """Return where the cluster's head listens: as told, else where that of the folder does."""
-    told = settings.address or folder.address()
+    is_told = settings.names_running and settings.address != AUTO_ADDRESS
+    told = (is_told and settings.address) or folder.address()
     if not told:
         text = f"no cluster: give --address host:port (no head is running with the folder {folder.path})"
         raise Fault(text, UNREACHABLE)

@@ -43,7 +43,7 @@ def start(
     settings = load(**given, address=address)
     if is_head and address:
         raise Fault("give --head or --address, not both", BAD_USAGE)
-    if not is_head and (no_node or not settings.address):
+    if not is_head and (no_node or not settings.names_running):
         raise Fault("give --head to start a cluster, or --address host:port to join one", BAD_USAGE)
     folder = ClusterFolder(settings.folder)
     with one_line_faults():

@@ -129,7 +129,8 @@ def test_program_uses_the_node_of_its_machine(commands: Commands, join: Callable
         program = join(address)
         assert program.pids == [node] and program.node is None
         assert program.end() == ""
-    commands.run("stop")
+    commands.run("status", OUTBOARD_ADDRESS="auto")
+    commands.run("stop", OUTBOARD_ADDRESS="local")
 
 
 @pytest.mark.parametrize("address", ["auto", None])
