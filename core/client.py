@@ -26,6 +26,7 @@ from .inbox import Inbox
 from .interrupts import shield
 from .items import ItemSender
 from .outbox import Outbox
+from .reach import HOME, Reach
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
@@ -39,7 +40,7 @@ from .values import Batch, Encoded, Values
 SUBMIT_BATCH = 64
 
 #: Answers that a process may wait for. Each has a lock of its own: a wait for room holds up no other question.
-QUESTIONS = (Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKET)
+QUESTIONS = (Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKET, Frame.PULLED)
 
 #: Seconds after which a thread that waits for its turn to ask looks for interrupts; longer delays Ctrl-C there.
 TURN_SECONDS = 0.05
@@ -68,7 +69,7 @@ class ClientValues(Values):
 
     def __init__(self, client: Client, node: int) -> None:
         super().__init__(client.incarnation, node, lease=client.lease, fetch=client.fetch_segment,
-                         take_seq=client.take_seq, hold=client.hold)  # fmt: skip
+                         pull=client.pull, take_seq=client.take_seq, hold=client.hold)  # fmt: skip
         self._client = client
         self._space = client.lock  # one lock, since either is taken under the other
 
@@ -92,6 +93,11 @@ class ClientValues(Values):
         """Drop the reference that `hold` counted."""
         self._client.dropped.append(oid)
 
+    def give_back_pulled(self, d: pb.Descriptor) -> None:
+        """Give back the pin of a copy that was pulled and will not be opened."""
+        with self._client.lock:
+            self._client.unpin_pulled([(ObjectId(d.owner, d.seq), d.version)])
+
 
 class Client:
     """One connection to a node, and everything this process owns over it.
@@ -104,14 +110,17 @@ class Client:
         self.incarnation = incarnation
         self.welcome = welcome
         self.lock = threading.RLock()
-        self.owner = machine.Owner(incarnation, welcome.initial_credit)
+        self.reach = Reach(self, welcome)
+        self._own_names = (incarnation, HOME, welcome.node)  # what stands for the own node on frames that come
+        self.owner = machine.Owner(incarnation, welcome.initial_credit, welcome.node, joined=welcome.joined)
         self.values: Values = ClientValues(self, welcome.node)
         self.inbox, self.outbox, self.turns = Inbox(self), Outbox(self), Turns(self)
         self.background = Background(link.fileno(), self.turns.serve, self.flush, lambda: self.turns.reading,
                                      lambda error: self.on_broken(error))  # fmt: skip
         self.dropped: deque[tuple[int, int]] = deque()  # references that ended; finalisers append
         self.requests: deque[Callable[[], None]] = deque()  # to be done under the lock; finalisers may append
-        self.kinds: dict[int, pb.Kind] = {}  # announced to the node with their first task
+        self.kinds: dict[int, pb.Kind] = {}  # told to a node with their first task; kept while others may follow
+        self.binding_specs: dict[int, pb.Binding] = {}  # likewise
         self.kind_binding: dict[int, int] = {}
         self.retries: dict[int, Any] = {}  # kind id → exceptions that may be retried
         self.labels: dict[int, str] = {}
@@ -132,7 +141,8 @@ class Client:
         self.on_lines: Callable[[Any], None] = lambda log: None
         self.encoding: Counter[int] = Counter()  # kind → batches of items that are being pickled
         self._engaged: set[int] = set()  # threads that send items or ask the node something
-        self._postponed: list[machine.SendItems] = []  # items that wait for such a thread
+        self.senders: dict[ItemSender, None] = {}  # of items that are neither sent nor handed back
+        self._postponed: list[ItemSender] = []  # those that wait for such a thread
         self._questions = {reply: threading.RLock() for reply in QUESTIONS}  # one at a time of each kind
         self._busy = False  # the machine is in the middle of an event
         self._unsent = 0
@@ -171,16 +181,24 @@ class Client:
             refs.drop(dropped.popleft())
         if self.values.reader.ended:
             pins: list[tuple[ObjectId, int]] = []
+            pulled: list[tuple[ObjectId, int]] = []
             for ended in self.values.collect():
                 for _ in range(ended.opens):
                     refs.drop(ended.oid)
                 pins += [(ended.oid, ended.version)] * ended.pins
+                pulled += [(ended.oid, ended.version)] * ended.pulled
             if pins:
                 self.unpin(pins)
+            if pulled:
+                self.unpin_pulled(pulled)
 
     def unpin(self, pins: list[tuple[ObjectId, int]]) -> None:
         """Give pins back to the node."""
         self.send(Frame.UNPIN, refs_body(pins))
+
+    def unpin_pulled(self, pins: list[tuple[ObjectId, int]]) -> None:
+        """Give pins back that the node gave with copies of objects of other nodes. Under the lock."""
+        self.send(Frame.PULLED, refs_body(pins))
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -218,7 +236,7 @@ class Client:
         return index
 
     def _submit(self, kind: machine.Kind, encoded: Encoded,
-                inputs: tuple[ObjectId, ...]) -> tuple[int, list[machine.SendItems]]:  # fmt: skip
+                inputs: tuple[ObjectId, ...]) -> tuple[int, list[ItemSender]]:  # fmt: skip
         owner = self.owner
         self.begin_event()
         self.check_open()
@@ -280,7 +298,7 @@ class Client:
         if items or self._postponed:
             self.send_items(items)
 
-    def pump(self) -> list[machine.SendItems]:
+    def pump(self) -> list[ItemSender]:
         """Drive the machine until it has nothing more to say; what needs pickling is returned. Under the lock."""
         self.begin_event()
         try:
@@ -324,7 +342,7 @@ class Client:
             self.end(NodeLostMark(text))
         raise errors.InternalError(text) from error
 
-    def _drive(self) -> list[machine.SendItems]:
+    def _drive(self) -> list[ItemSender]:
         self.drop_ended()
         while self.requests:
             self.requests.popleft()()
@@ -332,7 +350,7 @@ class Client:
             self._drop_retired()
         owner = self.owner
         self._unsent = 0
-        deferred: list[machine.SendItems] = []
+        deferred: list[ItemSender] = []
         while True:
             if owner.backlog:
                 owner.plan_sends()
@@ -344,8 +362,8 @@ class Client:
         return deferred
 
     def _drop_retired(self) -> None:
-        """Forget kinds of which no task is left, and tell the node of those it knows."""
-        announced = []
+        """Forget kinds of which no task is left, and tell nodes of those they know."""
+        dropped: list[int] = []
         needed = 0
         while needed < min(len(self.retired), RETIRED_AT_A_TIME):
             made = self.retired.popleft()
@@ -357,21 +375,33 @@ class Client:
             del self.encoding[kind.id]
             self.kind_binding.pop(kind.id, None)
             self.retries.pop(kind.id, None)
-            if self.kinds.pop(kind.id, None) is None:
-                announced.append(kind.id)
+            self.kinds.pop(kind.id, None)
+            dropped.append(kind.id)
             self.let_go_encoded(made.encoded)
-        if announced:
-            self.send(Frame.DROP_KINDS, pb.DropKinds(ids=announced).SerializeToString())
+        if dropped:
+            self.outbox.drop_kinds(dropped)
 
     def _let_go(self) -> None:
-        """Unbind those whose tasks have all been sent: the node lets their workers finish what it has."""
+        """Unbind those whose tasks have all been sent: the node lets their workers finish what it has.
+
+        In a cluster it may give some back all the same, so that all must have been answered for.
+        """
         for binding in list(self.leaving):
             kinds = [self.owner.kinds[k] for k, of in self.kind_binding.items() if of == binding]
-            if not any(kind.waiting() or self.encoding[kind.id] for kind in kinds) and self.closed_mark is None:
+            is_left = any(k.waiting() or self.encoding[k.id] or (self.reach.joined and k.outstanding) for k in kinds)
+            if not is_left and self.closed_mark is None:
                 del self.leaving[binding]
-                self.send(Frame.UNBIND, pb.Unbind(id=binding).SerializeToString())
+                self.outbox.unbind(binding, force=False)
+                self.reach.forget_unbound(binding)
 
-    def send_items(self, deferred: list[machine.SendItems]) -> None:
+    def begin_items(self, command: machine.SendItems) -> ItemSender:
+        """Items are to be sent; whoever gets the sender passes it to `send_items`. Under the lock."""
+        self.encoding[command.array.kind.id] += 1
+        sender = ItemSender(self, command)
+        self.senders[sender] = None
+        return sender
+
+    def send_items(self, deferred: list[ItemSender]) -> None:
         """Pickle and send items of task arrays, and what follows from it. Not under the lock.
 
         A thread that is at it already, or waits for the node's answer to a question, only notes them: pickling may need
@@ -394,15 +424,15 @@ class Client:
     def _send_postponed(self) -> None:
         batch: Batch = {}
         with self.lock:
-            commands, self._postponed = self._postponed, []
-            senders = [ItemSender(self, command, batch) for command in commands]
+            senders, self._postponed = self._postponed, []
         try:
             for sender in senders:
-                sender.run()
+                sender.run(batch)
         finally:
             with self.lock:
                 for sender in senders:
                     sender.hand_back()
+                    del self.senders[sender]
                     self.encoding[sender.array.kind.id] -= 1
         with self.lock:
             self._postponed += self.pump()
@@ -414,8 +444,8 @@ class Client:
         with self.lock:
             self.begin_event()
             try:
-                for frame_type, body, _, fds in self.link.frames() if self.closed_mark is None else ():
-                    self.inbox.handlers[frame_type](body, fds)
+                for frame_type, body, node, fds in self.link.frames() if self.closed_mark is None else ():
+                    self.inbox.handlers[frame_type](body, HOME if node in self._own_names else node, fds)
             except Exception as error:
                 self._fail(error)
             self._busy = False
@@ -491,6 +521,10 @@ class Client:
             if not self.turns.wait(lambda: reply in self.inbox.replies, deadline):
                 raise errors.GetTimeoutError("the node did not answer in time")
             return self.inbox.replies.pop(reply)
+        except BaseException:
+            with self.lock:
+                self.inbox.abandon(reply)
+            raise
         finally:
             turn.release()
 
@@ -526,6 +560,22 @@ class Client:
         self.ask_node(Frame.MAP, pb.Map(segment=segment).SerializeToString(), Frame.MAP)
         if not self.values.reader.has(segment):
             raise errors.ObjectLostError("the segment that held the object has gone with its node's store")
+
+    def pull(self, d: pb.Descriptor) -> pb.Descriptor:
+        """Have our node get a copy of an object that lies at another one; it is pinned for us.
+
+        Raises:
+            ObjectLostError: no node has it any more; names the object. StoreFullError: our node has no room for it.
+        """
+        reply: pb.Pulled = self.ask_node(Frame.PULL, pb.Pull(object=d).SerializeToString(), Frame.PULLED)
+        if reply.cause == pb.Pulled.NONE:
+            return reply.object
+        if reply.cause == pb.Pulled.FULL:
+            raise errors.StoreFullError(reply.reason, needed_nbytes=d.nbytes)
+        oid = ObjectId(d.owner, d.seq)
+        raise errors.ObjectLostError(
+            f"no copy of object {oid.hex()} is left: {reply.reason}", oid=oid, version=d.version
+        )
 
     # -- forks, see forks.py ------------------------------------------------------------------------------------------
 
@@ -563,7 +613,7 @@ class Client:
         """Take note that the connection has ended; what is pending fails with `mark`. Under the lock."""
         self.closed_mark = mark
         self._busy = False
-        self.owner.on_node_lost(mark)
+        self.owner.on_link_lost(mark)
         self.failures += 1
         self.outbox.execute(self.owner.take_commands(), [])
         for stream in list(self.owner.arrays):

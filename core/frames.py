@@ -94,9 +94,11 @@ def read_extra(value: bytes) -> Extra | None:
     if value[:1] != b"\x0a":
         return None
     parcel = pb.Outcome.FromString(value).value
-    stored = parcel.stored.version if parcel.HasField("stored") else None
     contained = tuple(ObjectId(r.owner, r.seq) for r in parcel.refs)
-    return Extra(stored, contained) if stored is not None or contained else None
+    if parcel.HasField("stored"):
+        stored = parcel.stored
+        return Extra(stored.version, contained, stored.node, stored.nbytes)
+    return Extra(None, contained) if contained else None
 
 
 def read_adoption(adoption: pb.Adoption) -> Adopted:
@@ -105,14 +107,20 @@ def read_adoption(adoption: pb.Adoption) -> Adopted:
     return Adopted(read_ref(adoption.ref), adoption.value, read_extra(adoption.value), holdings)
 
 
+def read_lost_input(value: bytes) -> tuple[ObjectId, int] | None:
+    """Say which input, and which version of it, a task could not get, when that is what its failure says."""
+    error = pb.Outcome.FromString(value).error
+    return (read_ref(error.lost), error.lost.version) if error.cause == pb.Error.INPUT_LOST else None
+
+
 def read_ref(ref: pb.Ref) -> ObjectId:
     """Name of an object."""
     return ObjectId(ref.owner, ref.seq)
 
 
-def write_ref(oid: ObjectId) -> pb.Ref:
+def write_ref(oid: ObjectId, version: int = 0) -> pb.Ref:
     """Name of an object as it travels."""
-    return pb.Ref(owner=oid.owner, seq=oid.seq)
+    return pb.Ref(owner=oid.owner, seq=oid.seq, version=version)
 
 
 def write_passed(message: pb.Finished | pb.Adopt, parcel: Parcel) -> None:

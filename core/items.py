@@ -8,7 +8,6 @@ from . import errors
 from .frames import add_interval
 from .ids import ObjectId
 from .interrupts import shield
-from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.outcomes import EncodeFailedMark
@@ -19,21 +18,24 @@ if TYPE_CHECKING:
 
 
 class ItemSender:
-    """Pickles and sends the items of one `SendItems`, in frames of bounded size."""
+    """Pickles and sends the items of one `SendItems`, in frames of bounded size.
+
+    It may be told to hand back at any time, by another thread too: then what it has pickled is dropped.
+    """
 
     #: Bytes of calls gathered before a frame goes out, so that workers start while the rest is being pickled.
     FRAME_NBYTES = 64 << 10
 
-    def __init__(self, client: Client, command: machine.SendItems, batch: Batch) -> None:
+    def __init__(self, client: Client, command: machine.SendItems) -> None:
         self.client = client
         self.array = command.array
-        self.batch = batch
+        self.node = command.node
         self.start, self.end = command.first, command.first + command.count  # what is neither sent nor handed back
         self.attempt = command.attempt
         self.calls: list[bytes] = []  # of the items from `start` on
         self.encoded: dict[int, Encoded] = {}
 
-    def run(self) -> None:
+    def run(self, batch: Batch) -> None:
         """Send items until all are sent, the window of bytes is full or nobody wants them.
 
         Within a shield, which is open while user code pickles.
@@ -41,11 +43,10 @@ class ItemSender:
         items = self.client.array_items.get(self.array.stream)
         while self.start < self.end and not self.array.cancelled:
             try:
-                shield.open(self._encode, items)
+                shield.open(self._encode, items, batch)
             except (Exception, SystemExit) as error:  # SystemExit: of the item's own pickling
                 self._flush()
                 self._fail(error)
-                self.start += 1
             except BaseException:
                 self._flush()
                 raise
@@ -54,14 +55,15 @@ class ItemSender:
                 return
 
     def hand_back(self) -> None:
-        """Give what was not sent back to the machine. Under the lock."""
-        if self.start < self.end:
-            self.client.owner.on_unsent(self.array, self.start, self.end - self.start, self.attempt)
+        """Give what was not sent back to the machine, and send nothing more. Under the lock."""
+        start, end = self.start, self.end
+        self.end = start
+        if start < end:
+            self.client.owner.on_unsent(self.array, start, end - start, self.attempt, self.node)
 
-    def _encode(self, items: Any) -> None:
+    def _encode(self, items: Any, batch: Batch) -> None:
         """Pickle one frame's worth; it may be left at any point, `calls` says how far it came."""
         encode, calls, nbytes = self.client.values.encode_call, self.calls, 0
-        batch = self.batch
         for index in range(self.start, self.end):
             encoded = encode(items[index], batch=batch)
             if encoded.objects or encoded.refs:
@@ -74,43 +76,58 @@ class ItemSender:
                 return
 
     def _is_window_full(self) -> bool:
-        kind = self.array.kind
-        return kind.nbytes >= machine.OUTSTANDING_NBYTES and kind.outstanding >= machine.OUTSTANDING_MIN
+        share = self.array.kind.shares.get(self.node)
+        return share is not None and share.is_window_full()
 
     def _fail(self, error: BaseException) -> None:
-        index = self.start
-        wrapped = errors.SerializationError(f"item {index} cannot be pickled: {error}", what="argument", reason=error)
-        wrapped.__cause__ = error
         client = self.client
         with client.lock:
-            client.owner.on_item_failed(self.array, index, EncodeFailedMark(wrapped))
+            index = self.start
+            if index >= self.end:
+                return  # handed back meanwhile
+            text = f"item {index} cannot be pickled: {error}"
+            wrapped = errors.SerializationError(text, what="argument", reason=error)
+            wrapped.__cause__ = error
+            client.owner.on_item_failed(self.array, index, EncodeFailedMark(wrapped), self.node)
+            self.start += 1
             client.failures += 1
             client.on_items(self.array.stream)
 
     def _flush(self) -> None:
-        calls, start = self.calls, self.start
-        if not calls:
+        if not self.calls:
             return
-        self.calls = []
-        self.start = end = start + len(calls)
         client = self.client
-        submit = pb.Submit()
-        holds: dict[int, tuple[pb.Descriptor, ...]] = {}
         with client.lock:
+            calls, self.calls = self.calls, []
+            encoded, self.encoded = self.encoded, {}
             if client.closed_mark is not None:
+                self.end = self.start
                 return
-            for index, encoded in self.encoded.items():
+            if self.start >= self.end:  # handed back meanwhile
+                for item in encoded.values():
+                    self._let_go(item)
+                return
+            start = self.start
+            self.start = end = start + len(calls)
+            submit = pb.Submit()
+            holds: dict[int, tuple[pb.Descriptor, ...]] = {}
+            stored: list[pb.Descriptor] = []
+            for index, item in encoded.items():
                 if index >= end:  # interrupted before it counted
                     continue
-                stored = tuple(ObjectId(d.owner, d.seq) for d in encoded.objects)
-                client.register(encoded.objects)
-                client.owner.on_item_bytes(self.array, index, encoded.nbytes, stored + encoded.refs)
-                for oid in stored:
-                    client.owner.refs.drop(oid)
-                submit.announced.extend(client.values.take_unannounced(encoded.objects))
-                if encoded.objects:
-                    holds[index - start] = encoded.objects
-            self.encoded = {}
-            client.outbox.introduce(self.array.kind)
+                held = tuple(ObjectId(d.owner, d.seq) for d in item.objects) + item.refs
+                client.register(item.objects)
+                client.owner.on_item_bytes(self.array, index, item.nbytes, held, self.node)
+                self._let_go(item)
+                if item.objects:
+                    stored += item.objects
+                    holds[index - start] = item.objects
+            client.outbox.introduce(self.array.kind, self.node)
             add_interval(submit, self.array.kind, self.array.stream, start, self.attempt, calls, holds)
-            client.send(Frame.SUBMIT, submit.SerializeToString())
+            client.outbox.submit(submit, self.node, stored)
+
+    def _let_go(self, encoded: Encoded) -> None:
+        """Drop the references to stored objects that the encoding took; what uses them has its own."""
+        self.client.register(encoded.objects)
+        for d in encoded.objects:
+            self.client.owner.refs.drop((d.owner, d.seq))

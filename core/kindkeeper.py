@@ -71,6 +71,9 @@ class KindKeeper:
                                         resources=options.demand(), num_returns=options.num_returns,
                                         writable=writable, sys_path=sys.path)  # fmt: skip
         client.kind_binding[kind.id] = binding_id
+        if binding_id and client.reach.joined:
+            client.reach.bindings.choose(binding_id, options.demand())
+            client.reach.confine(binding_id)
         if options.retry_exceptions:
             client.retries[kind.id] = options.retry_exceptions
         mark = client.failed_bindings.get(binding_id)

@@ -21,6 +21,7 @@ from .interrupts import shield
 from .kindkeeper import KindKeeper
 from .nativearray import NativeArray
 from .options import TaskOptions
+from .reach import HOME
 from .refs import ObjectRef, check_refs, describe_value
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
@@ -98,7 +99,7 @@ class NativeEngine:
             missing = sum(entry.value is None for entry in entries)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} objects did not come within {timeout} s")
         self._raise_failure(entries)
-        return [self._value(entry) for entry in entries]
+        return [self._value(entry, deadline) for entry in entries]
 
     def _get_one(self, ref: ObjectRef, deadline: float | None) -> Any:
         owned = self.client.owner.refs.owned
@@ -107,7 +108,7 @@ class NativeEngine:
             entry = self._entry(ref)
         if entry.value is None and not self.client.turns.wait(lambda: entry.value is not None, deadline):
             raise errors.GetTimeoutError(f"{ref!r} did not come in time")
-        return self._value(entry)
+        return self._value(entry, deadline)
 
     def _entry(self, ref: ObjectRef) -> Any:
         """Find what a reference names; an object of another owner is asked for."""
@@ -131,26 +132,52 @@ class NativeEngine:
                 client.owner.ask(oid)
         return entry
 
-    def _value(self, entry: Any) -> Any:
+    def _value(self, entry: Any, deadline: float | None) -> Any:
         value = entry.value
         if type(value) is bytes and value[0] == 0x80:
             return self.decode(value)
         _raise_if_failed(value)
-        return self.decode(value, writable=_is_writable(entry))
+        return self.decode(value, writable=_is_writable(entry), deadline=deadline)
 
-    def decode(self, value: bytes, *, writable: bool = False) -> Any:
+    def decode(self, value: bytes, *, writable: bool = False, deadline: float | None = None) -> Any:
         """Rebuild a value from value bytes that are no error; `writable` as in `Engine.open_array`.
+
+        One whose bytes were lost with their machine is made again first, at most until the deadline.
 
         Raises:
             SerializationError: it raised an exception, or SystemExit, when it was rebuilt.
+            ObjectLostError: it was lost and cannot be made again. What the task raised: when it was.
+            GetTimeoutError: the deadline has passed.
         """
         try:
             return self.client.values.decode(value, writable=writable)
+        except errors.ObjectLostError as error:
+            again = self._make_again(value, error, deadline)
+            return self.decode(again, writable=writable, deadline=deadline)
         except errors.OutboardError:
             raise
         except (Exception, SystemExit) as error:
             text = f"the result cannot be rebuilt here: {type(error).__name__}: {error}"
             raise errors.SerializationError(text, what="result", reason=error) from error
+
+    def _make_again(self, value: bytes, error: errors.ObjectLostError, deadline: float | None) -> bytes:
+        """Have the task that made a lost value run again, and wait for its new value."""
+        client = self.client
+        oid = error.oid
+        if oid is None or not client.reach.joined:
+            raise error
+        with shield, client.lock:
+            entry = client.owner.refs.find(oid)
+            if entry is None:
+                raise error
+            client.owner.rebuild(oid, error.version)
+            if entry.value == value:
+                raise error
+        if not client.turns.wait(lambda: entry.value is not None, deadline):
+            raise errors.GetTimeoutError("a value that was lost with its machine was not made again in time")
+        _raise_if_failed(entry.value)
+        again: bytes = entry.value
+        return again
 
     def _raise_failure(self, entries: list[Any]) -> None:
         for entry in entries:
@@ -370,9 +397,11 @@ class NativeEngine:
             binding.mark, binding.is_forced = None, False
             client.labels[binding.id] = label
             client.hold_encoded(encoded)
-            body = pb.Binding(id=binding.id, processes=processes, initializer=encoded.body, max_tasks=max_tasks or 0,
-                              label=label, ordered=ordered, eager=True)  # fmt: skip
-            client.send(Frame.BIND, body.SerializeToString())
+            client.binding_specs[binding.id] = pb.Binding(
+                id=binding.id, initializer=encoded.body, max_tasks=max_tasks or 0, label=label, ordered=ordered
+            )
+            if client.reach.bindings.open(binding.id, processes, ordered=ordered):
+                client.outbox.introduce_binding(binding.id, HOME)
             self._bindings[binding.id] = binding
         return binding
 
@@ -394,19 +423,21 @@ class NativeEngine:
             return
         bound.is_forced = True
         client.leaving.pop(binding.id, None)
-        client.send(Frame.UNBIND, pb.Unbind(id=binding.id, force=True).SerializeToString())
+        client.outbox.unbind(binding.id, force=True)
         client.fail_binding(binding.id, BindingMark(binding.label, b"", None))
         for record in list(client.owner.arrays.values()):
             if client.kind_binding.get(record.kind.id) == binding.id:
                 client.owner.cancel_array(record, kill_after=None)
                 self._items_arrived(record.stream)
         self._cancel_tasks(binding.id)
+        client.reach.forget_unbound(binding.id)
 
     def _unbound(self, binding: int) -> None:
         """The last worker of a binding has gone; under the client's lock."""
         client = self.client
         bound = self._bindings.pop(binding, None)
         client.labels.pop(binding, None)
+        client.binding_specs.pop(binding, None)
         mark = client.failed_bindings.pop(binding, None)
         if bound is not None:
             bound.mark = mark
@@ -453,15 +484,20 @@ class NativeEngine:
 
     def cluster_resources(self) -> dict[str, float]:
         """See `Engine.cluster_resources`."""
-        return _floats(self.client.welcome.totals)
+        if not self.client.reach.joined:
+            return _floats(self.client.welcome.totals)
+        return self._sum_over_nodes("resources")
 
     def available_resources(self) -> dict[str, float]:
         """See `Engine.available_resources`."""
-        free: dict[str, float] = {}
+        return self._sum_over_nodes("available")
+
+    def _sum_over_nodes(self, what: str) -> dict[str, float]:
+        amounts: dict[str, float] = {}
         for node in self.nodes():
-            for name, amount in node["available"].items():
-                free[name] = free.get(name, 0.0) + amount
-        return free
+            for name, amount in node[what].items():
+                amounts[name] = amounts.get(name, 0.0) + amount
+        return amounts
 
     def shutdown(self) -> None:
         """See `Engine.shutdown`."""

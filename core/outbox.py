@@ -18,6 +18,7 @@ from .frames import (
     write_spans,
 )
 from .ids import PLAIN_STREAM, ObjectId
+from .reach import ALL_NODES, HOME
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import notices
@@ -25,6 +26,7 @@ from .scheduler import owner as machine
 
 if TYPE_CHECKING:
     from .client import Client
+    from .items import ItemSender
 
 #: Bytes of calls after which a message goes out. Larger: fewer messages; smaller: the node begins sooner.
 SUBMIT_NBYTES = 512 << 10
@@ -44,14 +46,17 @@ class Outbox:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._reach = client.reach
+        self._told_home = client.reach.told[HOME]
         self._builder = SubmitBuilder()
 
     def send_lone(self, kind: machine.Kind, index: int, call: bytes) -> None:
-        """Send one plain task on its first attempt, the commonest message of all."""
-        self.introduce(kind)
+        """Send one plain task on its first attempt to the own node, the commonest message of all."""
+        if kind.id not in self._told_home:
+            self.introduce(kind, HOME)
         self._client.send(Frame.SUBMIT, self._builder.lone(kind, index, 1, call))
 
-    def execute(self, commands: list[Any], deferred: list[machine.SendItems]) -> None:
+    def execute(self, commands: list[Any], deferred: list[ItemSender]) -> None:
         """Do what the machine commands; what needs pickling is added to `deferred`."""
         sends = []
         freed: list[tuple[ObjectId, int]] = []
@@ -60,8 +65,7 @@ class Outbox:
             if kind_of is machine.Send:
                 sends.append(command)
             elif kind_of is machine.SendItems:
-                self._client.encoding[command.array.kind.id] += 1
-                deferred.append(command)
+                deferred.append(self._client.begin_items(command))
             elif kind_of is notices.Free:
                 if not self._client.values.free(command.oid):
                     freed.append(command)
@@ -74,27 +78,42 @@ class Outbox:
         if sends:
             self._send_tasks(sends)
         if freed:
+            self._send_freed(freed)
+
+    def _send_freed(self, freed: list[tuple[ObjectId, int]]) -> None:
+        """Tell the own node of objects that have ended, and every node of those that others may know."""
+        travelled = self._reach.travelled
+        if travelled:
+            far = [pair for pair in freed if pair[0] in travelled]
+            if far:
+                freed = [pair for pair in freed if pair[0] not in travelled]
+                travelled.difference_update(oid for oid, _ in far)
+                self._client.send(Frame.FREE, refs_body(far), ALL_NODES)
+        if freed:
             self._client.send(Frame.FREE, refs_body(freed))
 
     def _execute_rare(self, command: Any) -> None:
         if self._client.closed_mark is not None:
             return
         match command:
-            case machine.Want(kind, waiting):
-                self.introduce(kind)
-                self._client.send(Frame.WANT, pb.Want(kind=kind.id, waiting=waiting).SerializeToString())
-            case machine.SendCancel(spans, force, kill_after):
+            case machine.Want(kind, waiting, node):
+                if node in self._reach.told:  # else it has gone since
+                    self.introduce(kind, node)
+                    self._client.send(Frame.WANT, pb.Want(kind=kind.id, waiting=waiting).SerializeToString(), node)
+            case machine.SendCancel(spans, force, kill_after, node):
                 body = pb.Cancel(spans=write_spans(spans), force=force, kill=kill_after is not None,
                                  kill_after=kill_after or 0.0)  # fmt: skip
-                self._client.send(Frame.CANCEL, body.SerializeToString())
-            case machine.Ask(oid):
-                ask = pb.Ask(ref=write_ref(oid), asker=self._client.incarnation)
+                if node in self._reach.told:
+                    self._client.send(Frame.CANCEL, body.SerializeToString(), node)
+            case machine.Ask(oid, version):
+                ask = pb.Ask(ref=write_ref(oid, version), asker=self._client.incarnation)
                 self._client.send(Frame.ASK, ask.SerializeToString(), oid.owner)
             case machine.Answer():
                 self._answer(command)
             case notices.Borrow(oid):
                 self._tell_owner(Frame.BORROW, oid, 1)
             case notices.Release(oid, version, times):
+                self._reach.travelled.discard(oid)
                 self._tell_owner(Frame.RELEASE, oid, times)
                 if version is not None:
                     self._client.unpin([(oid, version)])
@@ -130,47 +149,115 @@ class Outbox:
         """Tell what the node must hear of before somebody else learns these value bytes."""
         if value[:1] != b"\x0a":
             return []
-        return self._client.values.take_unannounced((pb.Outcome.FromString(value).value.stored,))
+        stored = pb.Outcome.FromString(value).value.stored
+        if stored.nbytes:
+            self._reach.note_travelled([ObjectId(stored.owner, stored.seq)])
+        return self._client.values.take_unannounced((stored,))
 
     def announce(self, descriptors: list[pb.Descriptor]) -> None:
         """Tell the node of stored objects ahead of the message that needs them."""
         if descriptors:
             self._client.send(Frame.ANNOUNCE, pb.Announce(announced=descriptors).SerializeToString())
 
-    def introduce(self, kind: machine.Kind) -> None:
-        """Send a kind's description ahead of its first use. Under the lock."""
-        spec = self._client.kinds.pop(kind.id, None)
-        if spec is not None:
-            self._client.send(Frame.KIND, spec.SerializeToString())
+    # -- kinds and bindings --------------------------------------------------------------------------------------------
+
+    def introduce(self, kind: machine.Kind, node: int) -> None:
+        """Send a kind's description, and its binding's, ahead of its first use at a node. Under the lock."""
+        told = self._reach.told[node]
+        if kind.id in told:
+            return
+        told.add(kind.id)
+        client = self._client
+        spec = client.kinds[kind.id] if self._reach.joined else client.kinds.pop(kind.id)
+        if spec.binding:
+            self.introduce_binding(spec.binding, node)
+        if node != HOME:
+            self._reach.note_call(spec.function)
+        client.send(Frame.KIND, spec.SerializeToString(), node)
+
+    def introduce_binding(self, binding: int, node: int) -> None:
+        """Tell a node of a binding unless it knows it. Under the lock."""
+        told = self._reach.bindings.tell(binding, node)
+        if told is None:
+            return
+        spec = self._client.binding_specs[binding]
+        if node != HOME:
+            self._reach.note_call(spec.initializer)
+        body = pb.Binding()
+        body.CopyFrom(spec)
+        body.processes, body.eager = told
+        self._client.send(Frame.BIND, body.SerializeToString(), node)
+
+    def unbind(self, binding: int, *, force: bool) -> None:
+        """Have all nodes that know a binding let it go; see `Reach.forget_unbound`. Under the lock."""
+        self.send_unbind(binding, self._reach.bindings.close(binding, force=force), force=force)
+
+    def send_unbind(self, binding: int, nodes: list[int], *, force: bool) -> None:
+        """Tell nodes to let a binding go. Under the lock."""
+        body = pb.Unbind(id=binding, force=force).SerializeToString()
+        for node in nodes:
+            self._client.send(Frame.UNBIND, body, node)
+
+    def drop_kinds(self, kinds: list[int]) -> None:
+        """Tell every node of those which it knows that nothing of them will come. Under the lock."""
+        dropped: dict[int, list[int]] = {}
+        for kind in kinds:
+            for node in self._reach.forget_kind(kind):
+                dropped.setdefault(node, []).append(kind)
+        for node, ids in dropped.items():
+            self._client.send(Frame.DROP_KINDS, pb.DropKinds(ids=ids).SerializeToString(), node)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, submit: pb.Submit, node: int, stored: list[pb.Descriptor]) -> None:
+        """Send tasks to a node, which may need `stored`: a further one pulls them from the own node. Under the lock."""
+        fresh = self._client.values.take_unannounced(tuple(stored)) if stored else []
+        if node == HOME:
+            submit.announced.extend(fresh)
+            self._client.send(Frame.SUBMIT, submit.SerializeToString())
+            return
+        self.announce(fresh)
+        self._reach.note_travelled(ObjectId(d.owner, d.seq) for d in stored)
+        self._client.send(Frame.SUBMIT, submit.SerializeToString(), node)
 
     def _send_tasks(self, sends: list[machine.Send]) -> None:
-        for send in sends:
-            self.introduce(send.kind)
         if len(sends) == 1 and len(sends[0].tasks) == 1 and type(sends[0].tasks[0].call) is bytes:
-            kind, first, attempt, tasks = sends[0]
-            self._client.send(Frame.SUBMIT, self._builder.lone(kind, first, attempt, tasks[0].call))
+            kind, first, attempt, tasks, node = sends[0]
+            self.introduce(kind, node)
+            body = self._builder.lone(kind, first, attempt, tasks[0].call)
+            self._client.send(Frame.SUBMIT, body, node)
             return
+        by_node: dict[int, list[machine.Send]] = {}
+        for send in sends:
+            by_node.setdefault(send.node, []).append(send)
+        for node, part in by_node.items():
+            for send in part:
+                self.introduce(send.kind, node)
+            self._send_to(node, part)
+
+    def _send_to(self, node: int, sends: list[machine.Send]) -> None:
         submit, nbytes = pb.Submit(), 0
-        for kind, first, attempt, tasks in sends:
+        stored: list[pb.Descriptor] = []
+        for kind, first, attempt, tasks, _ in sends:
             calls: list[bytes] = []
             holds: dict[int, tuple[pb.Descriptor, ...]] = {}
             for task in tasks:
                 call, objects = self._complete(task)
                 if objects:
-                    submit.announced.extend(self._client.values.take_unannounced(objects))
+                    stored += objects
                     holds[len(calls)] = objects
                 calls.append(call)
                 nbytes += len(call) + DESCRIPTOR_NBYTES * len(objects)
                 if nbytes >= SUBMIT_NBYTES:
                     add_interval(submit, kind, PLAIN_STREAM, first, attempt, calls, holds)
-                    self._client.send(Frame.SUBMIT, submit.SerializeToString())
-                    submit, nbytes = pb.Submit(), 0
+                    self.submit(submit, node, stored)
+                    submit, nbytes, stored = pb.Submit(), 0, []
                     first += len(calls) * kind.stride
                     calls, holds = [], {}
             if calls:
                 add_interval(submit, kind, PLAIN_STREAM, first, attempt, calls, holds)
         if submit.intervals:
-            self._client.send(Frame.SUBMIT, submit.SerializeToString())
+            self.submit(submit, node, stored)
 
     def _complete(self, task: machine.Task) -> tuple[bytes, tuple[pb.Descriptor, ...]]:
         """Give a task's call with its inputs, and the stored objects which that names."""

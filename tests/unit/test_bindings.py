@@ -1,0 +1,215 @@
+"""Which node is told of a binding, with how many processes, and when it has gone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from outboard.bindings import Bindings, Told
+
+pytestmark = pytest.mark.timeout(10)
+
+HOME, FIRST, SECOND = 0, 11, 12
+CPU = 10_000
+
+
+def in_cluster(slots: int = 2) -> Bindings:
+    return Bindings(HOME, slots, {"CPU": slots * CPU}, is_alone=False)
+
+
+def join(bindings: Bindings, node: int, slots: int = 4, **totals: int) -> list[int]:
+    return bindings.on_node_joined(node, slots, {"CPU": slots * CPU} | totals)
+
+
+def test_embedded_node_is_told_of_everything_at_once() -> None:
+    bindings = Bindings(HOME, 0, {}, is_alone=True)
+    for binding, processes, ordered in ((1, 8, False), (2, 1, True), (3, 0, False)):
+        assert bindings.open(binding, processes, ordered=ordered)
+        assert bindings.tell(binding, HOME) == Told(processes, True)
+        assert bindings.tell(binding, HOME) is None
+
+
+def test_own_node_takes_all_when_it_is_the_only_one() -> None:
+    bindings = in_cluster(slots=2)
+    assert bindings.open(1, 7, ordered=False)
+    join(bindings, FIRST)
+    assert bindings.places(1) == {HOME}
+    assert bindings.tell(1, HOME) == Told(7, True)
+
+
+def test_processes_are_dealt_own_node_first_and_at_most_the_slots() -> None:
+    bindings = in_cluster(slots=2)
+    join(bindings, FIRST, 4)
+    bindings.open(1, 9, ordered=False)
+    assert bindings.places(1) == {HOME, FIRST}
+    assert bindings.is_seeking(1)
+    assert join(bindings, SECOND, 16) == [1]
+    assert [bindings.tell(1, node) for node in (HOME, FIRST, SECOND)] == [Told(2, True), Told(4, True), Told(3, True)]
+    assert join(bindings, 13, 16) == []
+    assert not bindings.is_seeking(1)
+
+
+def test_what_a_node_without_slots_is_told_starts_nothing() -> None:
+    bindings = in_cluster(slots=0)
+    assert bindings.open(1, 3, ordered=False)
+    assert bindings.places(1) == frozenset()
+    assert bindings.tell(1, HOME) == Told(3, False)
+    assert join(bindings, FIRST, 4) == [1]
+    assert bindings.places(1) == {FIRST}
+    assert bindings.tell(1, FIRST) == Told(3, True)
+
+
+def test_binding_without_limit_may_go_anywhere() -> None:
+    bindings = in_cluster()
+    join(bindings, FIRST)
+    bindings.open(1, 0, ordered=False)
+    assert bindings.places(1) is None
+    assert bindings.is_seeking(1)
+    assert bindings.tell(1, FIRST) == Told(0, True)
+
+
+def test_actor_goes_to_the_own_node_if_that_can_run_its_calls() -> None:
+    bindings = in_cluster(slots=2)
+    join(bindings, FIRST)
+    assert not bindings.open(1, 1, ordered=True), "its first call decides where it is"
+    assert bindings.places(1) == frozenset()
+    assert bindings.choose(1, {"CPU": CPU}) == {HOME}
+    assert bindings.choose(1, {"GPU": CPU}) == {HOME}, "the first one decided"
+    assert bindings.tell(1, HOME) == Told(1, False)
+
+
+@pytest.mark.parametrize(("slots", "demand"), [(0, {}), (2, {"GPU": CPU})])
+def test_actor_waits_for_a_node_that_can_run_it(slots: int, demand: dict[str, int]) -> None:
+    bindings = in_cluster(slots)
+    bindings.open(1, 1, ordered=True)
+    assert bindings.choose(1, demand) == frozenset()
+    assert bindings.is_seeking(1)
+    assert bindings.tell(1, HOME) == Told(1, False), "it looks for others"
+    assert join(bindings, FIRST, 0) == []
+    assert join(bindings, SECOND, 4, GPU=CPU) == [1]
+    assert join(bindings, 13, 4, GPU=CPU) == []
+    assert bindings.places(1) == {SECOND}
+    assert not bindings.is_seeking(1)
+
+
+def test_share_of_a_node_that_left_is_dealt_again() -> None:
+    bindings = in_cluster(slots=1)
+    join(bindings, FIRST, 4)
+    bindings.open(1, 5, ordered=False)
+    bindings.tell(1, FIRST)
+    assert bindings.on_node_gone(FIRST) == ([1], [], [])
+    assert bindings.places(1) == {HOME}
+    assert join(bindings, SECOND, 8) == [1]
+    assert bindings.tell(1, SECOND) == Told(4, True)
+    assert join(bindings, FIRST, 4) == []
+
+
+def test_node_that_comes_back_is_told_again() -> None:
+    bindings = in_cluster(slots=1)
+    join(bindings, FIRST, 4)
+    bindings.open(1, 5, ordered=False)
+    assert bindings.tell(1, FIRST) == Told(4, True)
+    bindings.on_node_gone(FIRST)
+    join(bindings, FIRST, 2)
+    assert bindings.tell(1, FIRST) == Told(2, True)
+
+
+def test_actor_is_lost_with_its_node_only_once_it_was_told_there() -> None:
+    bindings = in_cluster(slots=0)
+    for binding in (1, 2):
+        bindings.open(binding, 1, ordered=True)
+        bindings.choose(binding, {})
+    join(bindings, FIRST)
+    bindings.tell(1, FIRST)
+    join(bindings, SECOND)
+    assert bindings.on_node_gone(FIRST) == ([2], [], [1])
+    assert bindings.places(2) == {SECOND}
+    assert SECOND not in (bindings.places(1) or ()), "its state is gone"
+
+
+def test_binding_has_gone_when_all_who_were_told_have_said_so() -> None:
+    bindings = in_cluster(slots=1)
+    for node in (FIRST, SECOND, 13):
+        join(bindings, node)
+    bindings.open(1, 99, ordered=False)
+    for node in (HOME, FIRST, SECOND):
+        bindings.tell(1, node)
+    assert bindings.close(1, force=False) == [HOME, FIRST, SECOND]
+    assert not bindings.has_ended(1)
+    assert not bindings.on_unbound(1, FIRST)
+    assert not bindings.on_unbound(1, HOME)
+    assert bindings.on_node_gone(SECOND).ended == [1]
+    assert not bindings.has_ended(1), "it is said once"
+
+
+def test_binding_that_nobody_was_told_of_has_gone_at_once() -> None:
+    bindings = in_cluster()
+    bindings.open(1, 1, ordered=True)
+    assert bindings.close(1, force=True) == []
+    assert bindings.has_ended(1)
+    assert bindings.close(1, force=True) == []
+
+
+def test_failure_at_one_node_ends_it_at_the_others() -> None:
+    bindings = in_cluster(slots=1)
+    join(bindings, FIRST)
+    join(bindings, SECOND)
+    bindings.open(1, 9, ordered=False)
+    for node in (HOME, FIRST, SECOND):
+        bindings.tell(1, node)
+    assert bindings.fail(1, FIRST) == [HOME, SECOND]
+    assert not bindings.on_unbound(1, HOME)
+    assert bindings.fail(1, SECOND) == [FIRST], "each is told once"
+    assert bindings.close(1, force=False) == []
+    assert not bindings.on_unbound(1, SECOND)
+    assert bindings.on_unbound(1, FIRST)
+
+
+def test_forced_end_is_told_to_those_who_finish_at_leisure() -> None:
+    bindings = in_cluster()
+    bindings.open(1, 2, ordered=False)
+    bindings.tell(1, HOME)
+    assert bindings.close(1, force=False) == [HOME]
+    assert bindings.close(1, force=False) == []
+    assert bindings.close(1, force=True) == [HOME]
+
+
+def test_words_about_unknown_bindings_change_nothing() -> None:
+    bindings = in_cluster()
+    assert bindings.places(5) is None and bindings.choose(5, {}) is None
+    assert bindings.tell(5, HOME) is None
+    assert bindings.close(5, force=True) == bindings.fail(5, HOME) == []
+    assert bindings.on_unbound(5, HOME), "whoever told the node of it learns that it has gone"
+    assert repr(bindings) == "<Bindings 0 over 1 nodes>"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_processes_never_exceed_their_number(seed: int) -> None:
+    rng = random.Random(seed)
+    own = rng.randint(0, 3)
+    bindings = in_cluster(own)
+    slots: dict[int, int] = {HOME: own}
+    asked = {binding: rng.randint(1, 12) for binding in (1, 2, 3)}
+    told: dict[tuple[int, int], int] = {}
+    for _ in range(60):
+        node, binding = rng.randint(1, 5), rng.choice(list(asked))
+        action = rng.randrange(4)
+        if action == 0 and node not in slots:
+            slots[node] = rng.randint(0, 6)
+            join(bindings, node, slots[node])
+        elif action == 1 and node in slots:
+            del slots[node]
+            bindings.on_node_gone(node)
+            told = {key: count for key, count in told.items() if key[1] != node}
+        elif action == 2 and bindings.places(binding) is None:
+            bindings.open(binding, asked[binding], ordered=False)
+        elif action == 3:
+            for place in bindings.places(binding) or ():
+                said = bindings.tell(binding, place)
+                if said is not None:
+                    told[binding, place] = said.processes
+                    assert said.processes > 0 and (place == HOME or said.processes <= slots[place])
+        for each, processes in asked.items():
+            assert sum(count for key, count in told.items() if key[0] == each) <= processes
+            assert (bindings.places(each) or frozenset()) <= slots.keys()
