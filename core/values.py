@@ -57,33 +57,36 @@ class Input:
 class _Live:
     """Views of one extent that are alive here, and what to do when the last has ended."""
 
-    __slots__ = ("descriptor", "opens", "pinned")
+    __slots__ = ("descriptor", "opens", "pinned", "pulled")
 
     def __init__(self, descriptor: pb.Descriptor) -> None:
         self.descriptor = descriptor
         self.opens = 0  # references held for the views
         self.pinned = 0  # pins of the node to give back
+        self.pulled = 0  # pins of a copy that the node pulled for us, to give back
 
 
 class Ended(NamedTuple):
-    """Views that ended: drop so many references, give back so many pins."""
+    """Views that ended: drop so many references, give back so many pins, and so many of what was pulled."""
 
     oid: ObjectId
     version: int
     opens: int
     pins: int
+    pulled: int
 
 
 class Values:
     """The objects of one process.
 
-    `lease(nbytes)` and `fetch(segment)` ask the node and wait; they raise `StoreFullError` or `ObjectLostError`.
-    `take_seq()` reserves a number for a new object; `hold(oid) -> bool` counts a reference if the object still lives.
+    `lease(nbytes)`, `fetch(segment)` and `pull(descriptor)` ask the node and wait; they raise `StoreFullError` or
+    `ObjectLostError`. `pull` returns the descriptor of a copy at this node, which is pinned for us. `take_seq()`
+    reserves a number for a new object; `hold(oid) -> bool` counts a reference if the object still lives.
     """
 
     def __init__(self, incarnation: int, node: int, *, lease: Callable[[int], None],
-                 fetch: Callable[[int], None], take_seq: Callable[[], int],
-                 hold: Callable[[ObjectId], bool]) -> None:  # fmt: skip
+                 fetch: Callable[[int], None], pull: Callable[[pb.Descriptor], pb.Descriptor],
+                 take_seq: Callable[[], int], hold: Callable[[ObjectId], bool]) -> None:  # fmt: skip
         self.incarnation = incarnation
         self.node = node
         self.reader = SegmentReader()
@@ -96,7 +99,7 @@ class Values:
         self._live: dict[tuple[int, int], _Live] = {}
         self._space = threading.RLock()
         self._leasing = 0  # threads that wait for a segment
-        self._lease, self._fetch, self._take_seq, self._hold = lease, fetch, take_seq, hold
+        self._lease, self._fetch, self._pull, self._take_seq, self._hold = lease, fetch, pull, take_seq, hold
 
     # -- encoding -----------------------------------------------------------------------------------------------------
 
@@ -305,19 +308,36 @@ class Values:
         return serialize.loads(parcel.stream, buffers)
 
     def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool) -> tuple[memoryview, list[memoryview]]:
-        if not self.reader.has(d.segment):
-            self._fetch(d.segment)
-        key = (d.segment, d.offset)
-        with self._space:
-            opened = self.reader.open(d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, writable=writable)
-            live = self._live.get(key)
-            if live is None:
-                live = self._live[key] = _Live(d)
-            if pinned:
-                live.pinned += 1
-            elif self._hold(ObjectId(d.owner, d.seq)):
-                live.opens += 1
+        is_pulled = d.node != self.node
+        if is_pulled:
+            d = self._pull(d)
+        try:
+            if not self.reader.has(d.segment):
+                self._fetch(d.segment)
+            with self._space:
+                opened = self.reader.open(d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, writable=writable)
+                self._note_opened(d, pinned=pinned, is_pulled=is_pulled)
+        except BaseException:
+            if is_pulled:
+                self.give_back_pulled(d)
+            raise
         return opened
+
+    def _note_opened(self, d: pb.Descriptor, *, pinned: bool, is_pulled: bool) -> None:
+        key = (d.segment, d.offset)
+        live = self._live.get(key)
+        if live is None:
+            live = self._live[key] = _Live(d)
+        if is_pulled:
+            live.pulled += 1
+        elif pinned:
+            live.pinned += 1
+        elif self._hold(ObjectId(d.owner, d.seq)):
+            live.opens += 1
+
+    def give_back_pulled(self, d: pb.Descriptor) -> None:
+        """Overridden by the client: give back the pin of a copy that was pulled and will not be opened."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close the descriptors of all segments (at the end, or in a forked child); views stay valid."""
@@ -340,7 +360,7 @@ class Values:
                 live = self._live.pop((segment, offset), None)
                 if live is not None:
                     d = live.descriptor
-                    ended.append(Ended(ObjectId(d.owner, d.seq), d.version, live.opens, live.pinned))
+                    ended.append(Ended(ObjectId(d.owner, d.seq), d.version, live.opens, live.pinned, live.pulled))
         return ended
 
 
