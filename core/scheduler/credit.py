@@ -23,10 +23,20 @@ MOST_CREDIT = 1000
 SHRINK_FACTOR = 2
 #: Measurements before credit shrinks: a first call may just have imported its modules.
 SHRINK_SAMPLES = 2
+#: Run time from which other nodes should have what one shared with them does not run at once. The law's four answers.
+LONG_SECONDS = 4 * ANSWER_SECONDS
+#: Seconds between two looks at what waits. Larger leaves unmeasured long tasks at one node for longer, smaller costs
+#: some 10 µs each time.
+LOOK_SECONDS = 0.020
 
 
-def depth(mean: float, slots: int) -> int:
-    """The credit for tasks of this mean run time of which so many run at once: long ones get one spare a slot."""
+def depth(mean: float, slots: int, *, is_shared: bool = False) -> int:
+    """The credit for tasks of this mean run time of which so many run at once.
+
+    Long ones get one spare a slot; where other nodes could have them (``is_shared``) very long ones get one in all.
+    """
+    if is_shared and mean >= LONG_SECONDS:
+        return min(slots + 1, MOST_CREDIT)
     if mean >= RANGE_SECONDS:
         return min(2 * slots, MOST_CREDIT)
     ahead = int((ANSWER_SECONDS + RANGE_SECONDS) / mean)
@@ -36,26 +46,58 @@ def depth(mean: float, slots: int) -> int:
 def review(kind: Kind, commands: list[Command]) -> None:
     """Grant more while the owner wants it, doubling; give the surplus back when the tasks have become longer.
 
-    Nested clients get all at once: what a running task waits for is never kept out. Unmeasured kinds keep what they
-    have, and nothing is given back of ordered ones.
+    Nested clients get all at once where there is only this node: what a running task waits for is never kept out.
+    Unmeasured kinds keep what they have, and nothing is given back of ordered ones.
     """
     mean = kind.pace.mean
     credit = kind.credit
-    if kind.client.worker is not None:
+    if kind.client.worker is not None and not kind.shape.is_shared:
         if kind.wanted and credit < MOST_CREDIT:
             _grant(kind, MOST_CREDIT, commands)
         return
     if not mean or (not kind.wanted and credit * mean <= ANSWER_SECONDS):
         # Nothing is known, or so little work that it is never too much.
         return
-    target = depth(mean, kind.shape.capacity)
+    target = depth(mean, kind.shape.capacity, is_shared=kind.shape.is_shared)
     if kind.wanted and credit < target:
         _grant(kind, min(target, max(1, 2 * credit)), commands)
     elif credit > SHRINK_FACTOR * target and kind.pace.samples >= SHRINK_SAMPLES:
         _grant(kind, target, commands)
-        surplus = min(kind.queued, kind.outstanding - target)
-        if surplus > 0 and not kind.shape.binding.spec.ordered:
-            commands.append(Returned(kind.client.id, kind.take_last(surplus)))
+        if not kind.shape.binding.spec.ordered:
+            _give_back(kind, target, commands)
+
+
+def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
+    """Look at a kind with queued tasks that other nodes could have; returns whether it needs no further look.
+
+    While nothing of it finishes, its run time is at least as long as that has lasted: its credit and its queue are cut
+    to what such tasks get. A node whose workers are still starting proves nothing. Measured times count half, so that
+    what is about as long as one of the limits does not go to and fro.
+    """
+    shape = kind.shape
+    binding = shape.binding
+    if binding.spec.ordered or binding.is_closing:
+        return True
+    pace = kind.pace
+    is_starting = shape.coming and kind.queued == kind.outstanding
+    if pace.samples != kind.seen_samples or is_starting or now - kind.looked_at > 3 * LOOK_SECONDS:
+        kind.seen_samples = pace.samples
+        kind.silent_since = now
+    kind.looked_at = now
+    seconds = max(now - kind.silent_since, pace.mean / 2 if pace.samples >= SHRINK_SAMPLES else 0.0)
+    if seconds >= RANGE_SECONDS:
+        target = depth(seconds, shape.capacity, is_shared=True)
+        if kind.credit > target:
+            _grant(kind, target, commands)
+        _give_back(kind, kind.credit, commands)
+    least = depth(LONG_SECONDS, shape.capacity, is_shared=True)
+    return kind.credit <= least and kind.outstanding <= least
+
+
+def _give_back(kind: Kind, target: int, commands: list[Command]) -> None:
+    surplus = min(kind.queued, kind.outstanding - target)
+    if surplus > 0:
+        commands.append(Returned(kind.client.id, kind.take_last(surplus)))
 
 
 def _grant(kind: Kind, credit: int, commands: list[Command]) -> None:

@@ -16,13 +16,14 @@ from .claims import Done
 from .commands import (
     BindingSpec,
     Command,
+    Grant,
     InvalidTransition,
     KindRefused,
     KindSpec,
     Resume,
     TaskKey,
 )
-from .credit import review
+from .credit import LOOK_SECONDS, review, watch
 from .dealing import Dealer
 from .fairness import Root
 from .intervals import Interval
@@ -78,7 +79,8 @@ class Dispatch:
         Args:
             root: itself, or the root client it works for: that is here, or else this event is late and counted.
             worker: which worker of this node has become a client; None for a root and for workers of other nodes.
-            credit: what its kinds start with, at least 1; None for what all start with.
+            credit: what its kinds start with; None for what all start with. With 0 a kind that can run here is granted
+                its first at once.
         """
         tables = self._tables
         if client in tables.clients:
@@ -114,15 +116,16 @@ class Dispatch:
 
     def on_binding(self, client: int, spec: BindingSpec) -> None:
         """A client names a binding; an eager one gets its workers now."""
-        owner = self._tables.find_client(client, "binding")
+        tables = self._tables
+        owner = tables.find_client(client, "binding")
         if owner is None:
             return
         if spec.id in owner.bindings or spec.id == 0:
             raise InvalidTransition(f"client {client:x} has a binding {spec.id} already")
         owner.last_binding = max(owner.last_binding, spec.id)
         binding = owner.bindings[spec.id] = Binding(owner, spec)
-        if spec.eager:
-            workers = 1 if spec.ordered else spec.processes or self._tables.resources.slots
+        if spec.eager and not tables.is_draining:
+            workers = 1 if spec.ordered else spec.processes or tables.resources.slots
             for _ in range(workers):
                 self._leases.start(binding)
 
@@ -167,15 +170,19 @@ class Dispatch:
         shape = binding.shapes.get(demand) or tables.add_shape(binding, demand)
         owner.last_kind = max(owner.last_kind, spec.id)
         kind = owner.kinds[spec.id] = Kind(owner, spec.id, shape, owner.credit)
-        if shape.capacity:
+        is_home = tables.is_home_of(binding)
+        if shape.capacity and (is_home or not tables.is_draining):
+            if not kind.credit:
+                kind.credit = 1
+                tables.commands.append(Grant(client, spec.id, 1))
             return
-        if tables.joined and not binding.is_placed:
+        if is_home or not (shape.capacity or tables.joined):
+            kind.credit = 0
+            kind.is_refused = True
+            asked = {name: amount for name, amount in spec.resources.items() if amount}
+            tables.commands.append(KindRefused(client, spec.id, asked, dict(tables.resources.totals)))
+        else:
             self._losses.close_kind(kind)
-            return
-        kind.credit = 0
-        kind.is_refused = True
-        asked = {name: amount for name, amount in spec.resources.items() if amount}
-        tables.commands.append(KindRefused(client, spec.id, asked, dict(tables.resources.totals)))
 
     def on_kind_dropped(self, client: int, kind: int) -> None:
         """A client will submit nothing more of a kind of which nothing is left."""
@@ -412,6 +419,46 @@ class Dispatch:
             or any(binding.spec.ordered and binding.workers for binding in client.bindings.values())
             for client in clients
         )
+
+    def on_drain(self, now: float) -> None:
+        """Take nothing more: no kind has credit any more, and what has not begun is given back; what runs goes on.
+
+        Ordered bindings whose worker is here are served on, since their tasks can run nowhere else.
+        """
+        self._losses.drain()
+        self._dealer.deal(now)
+
+    def on_drain_due(self, now: float) -> None:
+        """The grace is over: what still runs, ordered bindings included, is lost with the machine."""
+        self.on_drain(now)
+        self._losses.kill_running()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task is queued, dealt or running, those of ordered bindings aside."""
+        tables = self._tables
+        if any(w.range.packets and not w.binding.spec.ordered for w in tables.workers.values()):
+            return False
+        return all(shape.binding.spec.ordered for root in tables.rotation.ready for shape in root.ready)
+
+    @property
+    def due(self) -> float | None:
+        """When ``on_timer`` is to be called next; None when nothing waits that other nodes should rather have.
+
+        Read it after each event; it may lie in the past.
+        """
+        tables = self._tables
+        if not tables.joined or not tables.rotation.ready or tables.calm_order == tables.last_order:
+            return None
+        return tables.looked_at + LOOK_SECONDS
+
+    def on_timer(self, now: float) -> None:
+        """Give back what waits behind tasks that run long, measured or not."""
+        tables = self._tables
+        tables.looked_at = now
+        kinds = [kind for root in tables.rotation.ready for shape in root.ready for kind in shape.waiting]
+        calm = [watch(kind, now, tables.commands) for kind in kinds]
+        tables.calm_order = tables.last_order if all(calm) else -1
 
     def snapshot(self) -> Snapshot:
         """Say what goes on, for people."""

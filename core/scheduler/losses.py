@@ -51,10 +51,32 @@ class Losses:
 
     def close_kind(self, kind: Kind) -> None:
         """Take nothing more of a kind, and give back what is queued: it may run elsewhere."""
+        if kind.credit:
+            self._tables.commands.append(Grant(kind.client.id, kind.id, 0))
         kind.credit = kind.wanted = 0
-        self._tables.commands.append(Grant(kind.client.id, kind.id, 0))
         if kind.queued:
             self._tables.commands.append(Returned(kind.client.id, kind.take_all()))
+
+    def drain(self) -> None:
+        """Give back all that has not begun, but for what can run nowhere else, and take nothing more."""
+        tables = self._tables
+        tables.is_draining = True
+        for client in tables.clients.values():
+            for kind in client.kinds.values():
+                if kind.credit and not tables.is_home_of(kind.shape.binding):
+                    self.close_kind(kind)
+        for worker in tables.workers.values():
+            if len(worker.range.packets) > 1 and not worker.binding.spec.ordered:
+                self._dealer.recall_all(worker)
+        for client in tables.clients.values():
+            for binding in list(client.bindings.values()):
+                self._leases.settle(binding)
+
+    def kill_running(self) -> None:
+        """Kill every worker that has anything to do: it is lost with the machine."""
+        for worker in list(self._tables.workers.values()):
+            if worker.range.packets:
+                self._leases.kill(worker)
 
     def empty_queue(self, kind: Kind, cause: LostCause, outcome: bytes = b"") -> None:
         """Lose everything a kind has queued."""
@@ -106,8 +128,14 @@ class Losses:
             spans = [i.span() for i in intervals]
             self._lose_dealt(packet, LostCause.BINDING, spans, None, binding.failure or b"")
         elif intervals:
-            kind.shape.root.charge(-packet.each * sum(len(i.calls) for i in intervals))
-            kind.requeue(intervals)
+            count = sum(len(i.calls) for i in intervals)
+            kind.shape.root.charge(-packet.each * count)
+            if kind.credit:
+                kind.requeue(intervals)
+                self._tables.calm_order = -1
+            else:
+                kind.outstanding -= count
+                self._tables.commands.append(Returned(client.id, [i.span() for i in intervals]))
 
     def cancel_queued(self, client: Client, span: Span) -> None:
         """Take back what is queued of a span."""

@@ -25,16 +25,18 @@ class Shape:
     """One binding and demand. A worker leases a shape while it has anything outstanding.
 
     ``waiting`` holds the kinds with queued tasks, ``leased`` the workers that hold its resources, ``coming`` counts
-    those of them that are still starting. ``capacity`` is how many fit at once on an empty node.
+    those of them that are still starting. ``capacity`` is how many fit at once on an empty node. ``is_shared``: other
+    nodes could run its tasks too.
     """
 
-    __slots__ = ("binding", "demand", "root", "capacity", "waiting", "queued", "leased", "coming")
+    __slots__ = ("binding", "demand", "root", "capacity", "is_shared", "waiting", "queued", "leased", "coming")
 
-    def __init__(self, binding: Binding, demand: Demand, capacity: int) -> None:
+    def __init__(self, binding: Binding, demand: Demand, capacity: int, *, is_shared: bool) -> None:
         self.binding = binding
         self.demand = demand
         self.root: Root = binding.client.root
         self.capacity = capacity
+        self.is_shared = is_shared
         self.waiting: dict[Kind, None] = {}
         self.queued = 0
         self.leased: dict[int, Worker] = {}
@@ -60,11 +62,12 @@ class Kind:
 
     ``offset`` counts tasks of the first queued interval that have gone already. ``outstanding`` counts queued and
     dealt ones. ``wanted`` is how many more its owner would send, ``credit`` what it was granted last: 0 when nothing of
-    it is taken, because no node can run it (``is_refused``) or because only others can or should.
+    it is taken, because no node can run it (``is_refused``) or because only others can or should. At the last look,
+    ``looked_at``, nothing had finished since ``silent_since`` and there were ``seen_samples`` measurements.
     """
 
     __slots__ = ("client", "id", "shape", "pace", "queue", "offset", "queued", "outstanding", "credit", "wanted",
-                 "is_refused")  # fmt: skip
+                 "is_refused", "seen_samples", "silent_since", "looked_at")  # fmt: skip
 
     def __init__(self, client: Client, kind_id: int, shape: Shape, credit: int) -> None:
         self.client = client
@@ -78,6 +81,9 @@ class Kind:
         self.credit = credit
         self.wanted = 0
         self.is_refused = False
+        self.seen_samples = 0
+        self.silent_since = 0.0
+        self.looked_at = float("-inf")
 
     def push(self, interval: Interval) -> None:
         """Queue what has arrived behind everything else."""

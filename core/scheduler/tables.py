@@ -87,12 +87,6 @@ class Binding:
         """Whether its tasks are lost rather than queued."""
         return self.is_gone or self.is_forced or self.failure is not None
 
-    @property
-    def is_placed(self) -> bool:
-        """Whether its tasks can run at this node or nowhere: what is ordered stays where its one worker is."""
-        spec = self.spec
-        return spec.ordered and (spec.eager or any(shape.capacity for shape in self.shapes.values()))
-
     def has_room(self) -> bool:
         """Whether one more worker may start. An ordered one waits until the last process is gone."""
         spec = self.spec
@@ -150,12 +144,14 @@ class Tables:
 
     ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
     are held back, ``now`` the time of the last event that told it. ``joined``: there are other nodes for what this one
-    cannot run.
+    cannot run; ``is_draining``: only they take what comes. After the look at ``looked_at`` nothing that waited needed
+    another one until a task arrives after the one with number ``calm_order``, or is put back.
     """
 
     __slots__ = (
         "resources", "initial_credit", "joined", "clients", "workers", "rotation", "resuming", "stacked",
         "cpuless_shapes", "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
+        "is_draining", "looked_at", "calm_order",
     )  # fmt: skip
 
     def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int, joined: bool) -> None:
@@ -175,6 +171,16 @@ class Tables:
         self.last_order = 0
         self.now = 0.0
         self.held_for: Shape | None = None
+        self.is_draining = False
+        self.looked_at = 0.0
+        self.calm_order = -1
+
+    def is_home_of(self, binding: Binding) -> bool:
+        """Whether a binding's tasks can run at this node or nowhere: what is ordered stays where its one worker is."""
+        spec = binding.spec
+        if not spec.ordered or binding.workers:
+            return spec.ordered
+        return not self.is_draining and (spec.eager or any(shape.capacity for shape in binding.shapes.values()))
 
     def find_worker(self, number: int, event: str) -> Worker | None:
         """The worker, or None when it is dead: the event is then late and counted.
@@ -224,7 +230,8 @@ class Tables:
             capacity = min(capacity, 1) if demand.devices in devices else 0
         elif spec.processes:
             capacity = min(capacity, spec.processes)
-        shape = binding.shapes[demand] = Shape(binding, demand, capacity)
+        is_shared = self.joined and not spec.ordered
+        shape = binding.shapes[demand] = Shape(binding, demand, capacity, is_shared=is_shared)
         if not demand.cpu:
             self.cpuless_shapes += 1
         return shape

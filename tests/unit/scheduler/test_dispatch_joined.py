@@ -14,13 +14,16 @@ from outboard.scheduler.commands import (
     Command,
     Grant,
     InvalidTransition,
+    KillWorker,
     KindRefused,
     KindSpec,
     Lost,
     LostCause,
+    Recall,
     Returned,
     SendPacket,
     StartWorker,
+    Unbound,
 )
 from outboard.scheduler.dispatch import Dispatch
 from outboard.scheduler.intervals import Interval
@@ -192,6 +195,195 @@ def test_far_client_begins_with_its_own_credit(node: Node) -> None:
     assert node.on_want(8, 1, 5000, 0.0) == [Grant(8, 1, 8)]
 
 
-def test_nobody_begins_without_credit(node: Node) -> None:
+def test_client_that_begins_without_credit_is_granted_some_for_what_can_run(node: Node) -> None:
+    node.on_client_joined(8, 8, 0.0, credit=0)
+    assert node.on_kind(8, KindSpec(1, 0, ONE)) == [Grant(8, 1, 1)]
+    assert node.on_kind(8, KindSpec(2, 0, {"CPU": 3 * UNIT})) == []
+    assert [type(c) for c in node.submit(1, kind=2, client=8)] == [Returned]
     with pytest.raises(InvalidTransition):
-        node.on_client_joined(8, 8, 0.0, credit=0)
+        node.on_client_joined(9, 9, 0.0, credit=-1)
+
+
+# -- draining
+
+
+def test_draining_node_gives_back_what_has_not_begun_and_finishes_what_has(node: Node) -> None:
+    sent = packets(node.start(node.submit(10)))
+    node.on_client_joined(CHILD, ROOT, 0.0)
+    node.on_kind(CHILD, KindSpec(1, 0, ONE))
+    commands = node.on_drain(0.0)
+    assert commands[:2] == [Grant(ROOT, 1, 0), Returned(ROOT, [Span(0, 3, 8, 0)])]
+    assert Grant(CHILD, 1, 0) in commands and not node.dispatch.is_idle
+    node.finish(sent[0])
+    assert not node.dispatch.is_idle
+    assert node.finish(sent[1]) == [] and node.dispatch.is_idle
+
+
+def test_draining_node_takes_nothing_from_anybody(node: Node) -> None:
+    node.on_drain(0.0)
+    assert node.submit(3) == [Returned(ROOT, [Span(0, 1, 3, 0)])]
+    node.on_client_joined(8, 8, 0.0)
+    assert node.on_kind(8, KindSpec(1, 0, ONE)) == [Grant(8, 1, 0)]
+    assert node.on_kind(8, KindSpec(2, 0, {"CPU": 3 * UNIT})) == [Grant(8, 2, 0)]
+    assert node.on_want(8, 1, 100, 0.0) == []
+    assert node.on_binding(8, BindingSpec(3, ordered=True, eager=True)) == []
+    assert node.on_kind(8, KindSpec(3, 3, ONE)) == [Grant(8, 3, 0)]
+    assert node.on_drain(1.0) == [] and node.dispatch.is_idle
+
+
+def test_draining_node_gives_back_what_its_workers_have_not_begun() -> None:
+    node = Node(1)
+    node.finish(packets(node.start(node.submit()))[0], 1e-3)
+    sent = packets(node.submit(4))
+    assert len(sent) == 4
+    assert Recall(1, 4) in node.on_drain(0.0)
+    assert node.on_recalled(1, [p.packet for p in sent[1:]], 0.0) == [
+        Returned(ROOT, [Span(0, index, 1, 0)]) for index in (5, 4, 3)
+    ]
+    assert node.finish(sent[0]) == [] and node.dispatch.is_idle
+
+
+def test_draining_node_gives_back_what_a_dead_worker_had_not_begun() -> None:
+    node = Node(1)
+    sent = packets(node.start(node.submit()))[0]
+    node.on_drain(0.0)
+    assert node.on_worker_died(1, [sent.packet], None, False, 0.0) == [Returned(ROOT, [Span(0, 1, 1, 0)])]
+    assert node.dispatch.is_idle
+
+
+def test_ordered_worker_of_a_draining_node_goes_on(node: Node) -> None:
+    node.on_binding(ROOT, BindingSpec(5, ordered=True, eager=True))
+    node.on_kind(ROOT, KindSpec(2, 5, {}))
+    node.on_worker_started(1, 0.0)
+    assert node.on_drain(0.0) == [Grant(ROOT, 1, 0)]
+    sent = packets(node.submit(1, kind=2))
+    assert len(sent) == 1 and node.dispatch.is_idle
+    assert [type(c) for c in node.on_kind(ROOT, KindSpec(3, 5, {"CPU": 3 * UNIT}))] == [KindRefused]
+    node.finish(sent[0])
+
+
+def test_ordered_binding_that_has_not_begun_leaves_a_draining_node(node: Node) -> None:
+    node.on_binding(ROOT, BindingSpec(5, ordered=True))
+    node.on_kind(ROOT, KindSpec(2, 5, ONE))
+    assert node.on_drain(0.0) == [Grant(ROOT, 1, 0), Grant(ROOT, 2, 0)]
+
+
+def test_dropped_binding_ends_when_a_draining_node_has_given_back_its_tasks(node: Node) -> None:
+    node.on_binding(ROOT, BindingSpec(5))
+    node.on_kind(ROOT, KindSpec(2, 5, ONE))
+    node.submit(2)
+    node.submit(3, kind=2)
+    node.on_unbind(ROOT, 5, False)
+    commands = node.on_drain(0.0)
+    assert returned(commands) == 5 and Unbound(ROOT, 5) in commands
+
+
+def test_what_runs_when_the_grace_ends_is_lost_with_the_machine(node: Node) -> None:
+    node.start(node.submit(5))
+    node.on_drain(0.0)
+    assert node.on_drain_due(1.0) == [KillWorker(1), KillWorker(2)]
+    assert node.on_worker_died(1, [], (ROOT, 0, 1), False, 1.0) == [
+        Lost(ROOT, LostCause.MACHINE, [Span(0, 1, 1, 0)], 1)
+    ]
+    assert not node.dispatch.is_idle
+    node.on_worker_died(2, [], (ROOT, 0, 2), False, 1.0)
+    assert node.dispatch.is_idle
+
+
+# -- long tasks of which nothing has finished
+
+
+def look(node: Node, *times: float) -> list[Command]:
+    return [command for now in times for command in node.on_timer(now)]
+
+
+def test_what_waits_behind_long_tasks_is_given_back_before_any_has_finished(node: Node) -> None:
+    assert node.dispatch.due is None
+    node.start(node.submit(64, now=5.0), 5.0)
+    assert node.dispatch.due is not None and node.dispatch.due <= 5.02
+    assert look(node, 5.0, 5.01) == []
+    # Nothing in 20 ms: one spare a slot; nothing in 80 ms: one in all.
+    assert node.on_timer(5.02) == [Grant(ROOT, 1, 4), Returned(ROOT, [Span(0, 5, 60, 0)])]
+    assert look(node, 5.04, 5.06) == []
+    assert node.on_timer(5.09) == [Grant(ROOT, 1, 3), Returned(ROOT, [Span(0, 4, 1, 0)])]
+    assert node.dispatch.due is None
+
+
+def test_a_new_arrival_is_looked_at(node: Node) -> None:
+    node.start(node.submit(3))
+    look(node, 0.0, 0.03, 0.06, 0.09)
+    assert node.dispatch.due is None
+    node.submit(7, now=3.0)
+    assert node.dispatch.due is not None
+    # What was sent before the cut was known there goes back at once: the silence lasts.
+    assert returned(look(node, 3.0, 3.02)) == 7
+
+
+def test_finished_tasks_say_more_than_the_time_that_passes(node: Node) -> None:
+    sent = packets(node.start(node.submit(64)))
+    now = 0.0
+    for _ in range(20):
+        now += 0.015
+        assert look(node, now) == []
+        sent = [*sent[1:], *packets(node.finish(sent[0], 0.001, now))]
+        assert node.dispatch.due is not None
+
+
+def test_starting_workers_prove_nothing(node: Node) -> None:
+    commands = node.submit(64)
+    assert look(node, 0.0, 0.03, 0.06, 0.09, 0.5) == []
+    node.start(commands, 0.5)
+    assert look(node, 0.505) == [] and returned(look(node, 0.53)) == 60
+
+
+def test_measured_long_tasks_leave_one_spare(node: Node) -> None:
+    sent = packets(node.start(node.submit(5)))
+    sent += packets(node.finish(sent[0], 1.0, 1.0))
+    assert node.finish(sent[1], 1.0, 1.0)[0] == Grant(ROOT, 1, 3)
+    node.on_want(ROOT, 1, 50, 1.0)
+    assert look(node, 1.0, 1.02, 1.04, 1.1) == [] and node.dispatch.due is None
+
+
+def test_looks_that_come_late_begin_anew(node: Node) -> None:
+    node.start(node.submit(64))
+    assert look(node, 0.0, 1.0) == [] and returned(look(node, 1.02)) == 60
+
+
+def test_tasks_put_back_are_looked_at_again() -> None:
+    node = Node(1)
+    node.finish(packets(node.start(node.submit()))[0], 1e-3)
+    sent = packets(node.submit(4))
+    node.on_client_joined(8, 8, 0.0)
+    node.on_kind(8, KindSpec(1, 0, ONE))
+    node.submit(1, client=8)
+    look(node, 0.0, 0.02, 0.04, 0.06, 0.08, 0.10)
+    assert node.dispatch.due is None or node.dispatch.due > 0.1
+    node.on_blocked(1, 0.2)
+    node.on_recalled(1, [p.packet for p in sent[1:]], 0.2)
+    assert node.dispatch.due is not None
+
+
+def test_ordered_tasks_stay(node: Node) -> None:
+    node.on_binding(ROOT, BindingSpec(5, ordered=True))
+    node.on_kind(ROOT, KindSpec(2, 5, ONE))
+    node.start(node.submit(40, kind=2))
+    assert look(node, 0.0, 0.03, 0.06, 0.09) == [] and node.dispatch.due is None
+
+
+def test_children_of_a_task_go_where_there_is_room_too() -> None:
+    node = Node(1)
+    node.start(node.submit())
+    node.on_client_joined(70, ROOT, 0.0, worker=1)
+    node.on_kind(70, KindSpec(1, 0, ONE))
+    assert node.on_want(70, 1, 100, 0.0) == []
+    node.start(node.submit(64, client=70))
+    assert returned(look(node, 0.0, 0.03)) == 62
+    assert [type(c) for c in node.on_blocked(1, 0.1)] == [StartWorker]
+
+
+def test_node_of_its_own_has_nothing_to_look_at() -> None:
+    dispatch = Dispatch({"CPU": UNIT})
+    dispatch.on_client_joined(ROOT, ROOT, 0.0)
+    dispatch.on_kind(ROOT, KindSpec(1, 0, ONE))
+    dispatch.on_submitted(ROOT, Interval(ROOT, 0, 1, 0, 1, 1, [b"call"] * 64), 0.0)
+    assert dispatch.due is None

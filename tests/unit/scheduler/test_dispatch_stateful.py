@@ -88,6 +88,7 @@ class DispatchMachine(RuleBasedStateMachine):
     @initialize(joined=st.booleans())
     def begin(self, joined: bool) -> None:
         self.dispatch = Dispatch(TOTALS, joined=joined)
+        self.is_draining = False
         self.clients: dict[int, int] = {}
         self.hosts: dict[int, int] = {}
         self.bindings: dict[tuple[int, int], BindingSpec] = {}
@@ -161,6 +162,7 @@ class DispatchMachine(RuleBasedStateMachine):
 
     def receive(self, command: SendPacket) -> None:
         worker = self.workers[command.worker]
+        assert not self.is_draining or self.bindings[worker.client, worker.binding].ordered
         assert worker.is_started and not worker.is_ending and not worker.is_blocked
         total = 0
         for interval in command.intervals:
@@ -363,6 +365,31 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatch.on_client_left(client, self.now)
         self.obey()
 
+    # -- what the node does by itself
+
+    @precondition(lambda self: self.dispatch.due is not None)
+    @rule(late=st.sampled_from([0.0, 0.001, 1.0]), looks=st.sampled_from([1, 2, 6]))
+    def look(self, late: float, looks: int) -> None:
+        for _ in range(looks):
+            due = self.dispatch.due
+            if due is None:
+                return
+            self.now = max(self.now, due + late)
+            self.dispatch.on_timer(self.now)
+            assert self.dispatch.due is None or self.dispatch.due > self.now
+            self.obey()
+
+    @rule(really=st.sampled_from([False] * 9 + [True]), is_over=st.booleans())
+    def drain(self, really: bool, is_over: bool) -> None:
+        if not really:
+            return
+        self.is_draining = True
+        self.dispatch.on_drain(self.now)
+        self.obey()
+        if is_over:
+            self.dispatch.on_drain_due(self.now)
+            self.obey()
+
     # -- workers
 
     @precondition(lambda self: any(not w.is_started for w in self.live_workers()))
@@ -460,6 +487,7 @@ class DispatchMachine(RuleBasedStateMachine):
                 break
             self.go_on()
         assert not self.outstanding, f"{len(self.outstanding)} tasks never settled: {self.dispatch.snapshot()}"
+        assert self.dispatch.is_idle and self.dispatch.due is None
         for client in [c for c, root in self.clients.items() if c == root]:
             for one in [c for c, root in self.clients.items() if root == client]:
                 self.forget(one)
