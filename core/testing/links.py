@@ -194,6 +194,10 @@ class NodeLink:
         self.flush()
 
     def _arrived(self, chunk: bytes) -> None:
+        if not self.closed:
+            self._machine.hear(f"reads {self._name}", lambda: self._read(chunk))
+
+    def _read(self, chunk: bytes) -> None:
         if self.closed:
             return
         if not chunk:
@@ -201,7 +205,6 @@ class NodeLink:
             self._on_closed(self, None)
             return
         self._decoder.feed(chunk)
-        self._machine.is_touched = True
         self._on_frames(self, self._decoder.frames())
 
     def drain(self) -> None:

@@ -31,6 +31,7 @@ class Attendance:
         self._is_return = False
         self._welcome = pb.Registered()
         self._told: dict[str, int] = {}
+        self._gone: list[int] = []
         self._pause = FIRST_PAUSE_SECONDS
 
     def dial(self) -> None:
@@ -105,18 +106,20 @@ class Attendance:
         self._node.on_head_up()
 
     def _on_membership(self, change: pb.Membership) -> None:
-        before = self.members.current
         if not self.members.apply(change):
             self.say(members_missed=pb.MembersMissed())
             self._node.world.mark("differences missed")
             return
+        self._gone += change.left
         if change.more:
             return
         world, members = self._node.world, self.members
         told = world.disk.told[self.end.peer, members.number] if self.end is not None else members.current.keys()
         assert told == members.current.keys(), "the differences do not add up to the head's list"
-        for gone in before.keys() - members.current.keys():
+        # Who is not in a whole list may just not be back with a head that was started again.
+        for gone in self._gone:
             self._node.on_struck(gone)
+        self._gone.clear()
 
     def _beat(self, end: End) -> None:
         if self.end is not end or not self._node.alive:

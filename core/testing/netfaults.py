@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from .nethead import NetHead
-from .netlinks import KEEPALIVE, End, cut_silently
+from .netlinks import End, cut_silently
 from .netnode import NetNode
 from .netprocess import NetProcess
 
@@ -54,28 +54,41 @@ class NetFaults:
         rng.choice(faults)(rng)
 
     def _wire(self, rng: Random) -> End | None:
-        """One end of a wire, of one in use if there is one."""
+        """One end of a wire."""
         ends = [end for end in self._world.ends if not end.closed and not end.other.closed]
-        busy = [end for end in ends if len(end.out)]
-        return rng.choice(busy or ends) if ends else None
+        return rng.choice(ends) if ends else None
 
     def _break(self, rng: Random) -> None:
         end = self._wire(rng)
-        if end is not None:
-            end.out.cut(rng.randint(0, 3))
+        if end is None:
+            return
+        keep = rng.randint(0, 3)
+
+        def harm() -> None:
+            end.out.cut(keep)
             end.break_off()
-            self._world.at(KEEPALIVE * rng.random(), f"keepalive {end.number}", end.other.break_off)
+            end.other.break_off()
+
+        end.out.set_trap(rng.randint(0, 9), harm)
 
     def _cut(self, rng: Random) -> None:
         end = self._wire(rng)
-        if end is not None:
+        if end is None:
+            return
+        keep, is_two_way = rng.randint(0, 3), rng.random() < 0.3
+
+        def harm() -> None:
             self._world.mark("half open")
-            cut_silently(end, rng.randint(0, 3), is_two_way=rng.random() < 0.3)
+            cut_silently(end, keep, is_two_way=is_two_way)
+
+        end.out.set_trap(rng.randint(0, 9), harm)
 
     def _stall(self, rng: Random) -> None:
         end = self._wire(rng)
         if end is not None:
-            end.out.stall(rng.choice((0.1, 1.0, 3.0, 7.0)) * rng.random())
+            seconds = rng.choice((0.1, 1.0, 3.0, 7.0)) * rng.random()
+            end.out.stall(seconds)
+            self._world.excuse(seconds)
 
     def _forget(self, rng: Random) -> None:
         """A relay loses frames, and those behind them come through."""
@@ -92,7 +105,9 @@ class NetFaults:
         if running:
             process = rng.choice(running)
             process.stop()
-            self._world.at(rng.choice((0.5, 2.0, 7.0)) * rng.random(), f"{process.name} goes on", process.go_on)
+            seconds = rng.choice((0.5, 2.0, 7.0)) * rng.random()
+            self._world.excuse(seconds)
+            self._world.at(seconds, f"{process.name} goes on", process.go_on)
 
     def _kill(self, rng: Random) -> None:
         nodes = [process for process in self._processes() if isinstance(process, NetNode)]
@@ -110,8 +125,9 @@ class NetFaults:
         world.dialling.away.add(process.place)
         for end in [end for end in world.ends if not end.closed and end.owner is process]:
             cut_silently(end, 0, is_two_way=True)
-        world.at(rng.choice((1.0, 4.0, 9.0)) * rng.random(), f"{process.place} is back",
-                 lambda: world.dialling.away.discard(process.place))  # fmt: skip
+        seconds = rng.choice((1.0, 4.0, 9.0)) * rng.random()
+        world.excuse(seconds)
+        world.at(seconds, f"{process.place} is back", lambda: world.dialling.away.discard(process.place))
 
     def _head(self, rng: Random) -> None:
         head = self._world.head

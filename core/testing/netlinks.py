@@ -31,7 +31,7 @@ NetFrame = tuple[int, bytes, int]
 class Stream:
     """One direction of a wire. `arrived(frames)` is called for what came together; None at the end of the stream."""
 
-    __slots__ = ("_arrived", "_fate", "_frames", "_last", "_name", "_world", "is_cut")
+    __slots__ = ("_arrived", "_fate", "_frames", "_last", "_name", "_trap", "_world", "is_cut")
 
     def __init__(self, world: NetWorld, name: str, arrived: Callable[[list[Any] | None], None]) -> None:
         self._world = world
@@ -40,6 +40,7 @@ class Stream:
         self._frames: deque[tuple[float, NetFrame | None]] = deque()
         self._last = 0.0
         self._fate: deque[bool] = deque()  # of the next frames: whether they come through
+        self._trap: tuple[int, Callable[[], None]] | None = None  # what happens behind so many more frames
         self.is_cut = False
 
     def __len__(self) -> int:
@@ -61,6 +62,11 @@ class Stream:
             world.at_time(at, self._name, self._arrive)
         self._last = max(self._last, at)
         self._frames.append((at, frame))
+        if self._trap is not None:
+            left, do = self._trap
+            self._trap = (left - 1, do) if left else None
+            if not left:
+                world.at(NET_DELAY * world.rng.random(), f"{self._name} comes to harm", do)
 
     def _arrive(self) -> None:
         frames: list[NetFrame] = []
@@ -86,6 +92,10 @@ class Stream:
         self.is_cut = True
         while len(self._frames) > keep:
             self._frames.pop()
+
+    def set_trap(self, behind: int, do: Callable[[], None]) -> None:
+        """Let something happen when so many more frames have been written: so it finds some on the way."""
+        self._trap = behind, do
 
     def lose(self, behind: int, count: int) -> None:
         """Lose so many of the next frames, and let those behind them come through."""
@@ -174,6 +184,7 @@ def connect(world: NetWorld, a: NetProcess, b: NetProcess) -> tuple[End, End]:
 def cut_silently(end: End, keep: int, *, is_two_way: bool) -> None:
     """Cut a wire behind so many frames from one end, or both ways; nobody is told, each finds out after a while."""
     world = end.world
+    world.excuse(KEEPALIVE)
     for side in (end, end.other) if is_two_way else (end,):
         side.out.cut(keep)
     for side in (end, end.other):

@@ -282,6 +282,8 @@ class NetNode(NetProcess):
         running[number] = attempt
         self._in_use(name)
         seconds = world.rng.choice((0.001, 0.01, 0.1, 1.0)) * world.rng.random()
+        if world.rng.random() < 0.01:
+            seconds = 14.0  # longer than a session may rest
         self.after(seconds, f"has run {number}", lambda: self._finish(name, number, attempt))
 
     def _finish(self, name: SessionName, number: int, attempt: int) -> None:

@@ -80,6 +80,7 @@ class NetProcess:
             return
         self.world.trace(f"{self.name} dies{' silently' if silently else ''}")
         self.alive = False
+        self.world.excuse(KEEPALIVE)
         for end in [end for end in self.world.ends if end.owner is self and not end.closed]:
             if silently:
                 end.closed = True

@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 class Side:
     """What one end of a session has done."""
 
-    __slots__ = ("ended", "is_there", "sent", "taken")
+    __slots__ = ("ended", "is_there", "last", "sent", "taken", "went")
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
+        self.last = 0  # highest number that was put on a path
+        self.went = 0  # so many messages were put on one
         self.taken = 0
         self.is_there = False
         self.ended: Any = None
@@ -60,6 +62,13 @@ class Book:
         assert not mine.is_there and mine.ended is None, f"{name} was opened twice"
         mine.is_there = True
 
+    def went(self, role: Role, header: Header) -> None:
+        """A numbered frame is put on a path, for the first time or again."""
+        mine, _ = self.side(role, header.name)
+        if header.seq > mine.last:
+            mine.last = header.seq
+            mine.went += header.word == Word.DATA
+
     def delivered(self, role: Role, name: SessionName, body: bytes) -> None:
         """A message is handed on."""
         mine, other = self.side(role, name)
@@ -74,6 +83,7 @@ class Book:
         mine.ended = command
         unsent = [message.body for message in command.unsent]
         went = len(mine.sent) - len(unsent)
+        assert went == mine.went, f"{command.name} calls {len(unsent)} unsent, and {mine.went} of {len(mine.sent)} went"
         assert mine.sent[went:] == unsent, f"not the last messages of {command.name} are unsent"
         assert other.taken <= went, f"what was taken of {command.name} is called unsent"
         if isinstance(command, SessionClosed):
@@ -113,6 +123,8 @@ class Machine:
         node, book = self.node, self.node.world.book
         match command:
             case SendFrame(path, header, frame_type, body):
+                if header.word < Word.OPEN:
+                    book.went(self.role, header)
                 node.peering.send_session(path, header, frame_type, body)
             case Deliver(name, _, body, _):
                 book.delivered(self.role, name, body)
@@ -124,6 +136,8 @@ class Machine:
                 self._heard(command)
             case SessionLost(name, end, _):
                 assert end is not SessionEnd.BREACH, f"{name}: the peer is said to have broken the rules"
+                if end is SessionEnd.SILENT and self.role is Role.OWNER:
+                    node.world.check_silence()
                 node.world.mark(f"session lost: {end.value}")
                 book.ended(self.role, command)
                 self._heard(command)

@@ -25,6 +25,9 @@ SETTLE_SECONDS = 30.0
 #: And those in which nothing is left: an owner that vanished in silence is given up after 30 s, the head's list follows.
 QUIET_SECONDS = 50.0
 
+#: Seconds after a silence in which a session may still be lost by it: those after which it is, on the slowest clock.
+EXCUSE_SECONDS = 5.5
+
 #: Seconds between two looks whether all is quiet.
 LOOK_SECONDS = 0.5
 
@@ -50,7 +53,6 @@ class NetWorld(Course):
         "refused",
         "relay forgot",
         "relay lost frames",
-        "repeat",
         "result of a lost session dropped",
         "retry",
         "returned",
@@ -82,6 +84,7 @@ class NetWorld(Course):
         self.roots: list[Root] = []
         self.clients = 0
         self.last_start = 0
+        self.excused_until = -EXCUSE_SECONDS
         self.is_quiet_since: float | None = None
         self.faults = NetFaults(self)
         self.head = NetHead(self)
@@ -123,6 +126,14 @@ class NetWorld(Course):
     def breaks(self, chance: float) -> bool:
         """Whether something breaks now."""
         return not self.faults_are_over and self.with_faults and self.rng.random() < chance
+
+    def excuse(self, seconds: float) -> None:
+        """Something falls silent for so long: sessions may be lost by that, for a while after it too."""
+        self.excused_until = max(self.excused_until, self.now + seconds)
+
+    def check_silence(self) -> None:
+        """A session was given up for silence: there was some."""
+        assert self.now < self.excused_until + EXCUSE_SECONDS, "a session is lost by silence, and there was none"
 
     def bring_back(self, process: NetProcess) -> None:
         """A process has ended: another one starts at its place after a while. Clients of a node end with it."""

@@ -23,29 +23,43 @@ if TYPE_CHECKING:
 FORK_SECONDS = 0.002
 
 
+class Handle:
+    """A timer that may be cancelled."""
+
+    __slots__ = ("is_cancelled",)
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Do nothing when the time comes."""
+        self.is_cancelled = True
+
+
 class Loop:
     """What the node asks of its event loop."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._world = machine.world
 
     def time(self) -> float:
-        """Virtual seconds."""
-        return self._world.now
+        """Seconds on the node's clock."""
+        return self._machine.now()
 
-    def call_later(self, delay: float, do: Callable[..., None], *args: Any) -> None:
+    def call_later(self, delay: float, do: Callable[..., object], *args: Any) -> Handle:
         """Call after so many virtual seconds."""
+        handle = Handle()
 
         def act() -> None:
-            self._machine.is_touched = True
-            do(*args)
+            if not handle.is_cancelled:
+                do(*args)
 
-        self._world.at(delay, "node timer", act)
+        self._machine.after(delay, "node timer", act)
+        return handle
 
-    def call_soon(self, do: Callable[..., None], *args: Any) -> None:
+    def call_soon(self, do: Callable[..., object], *args: Any) -> Handle:
         """Call in the next turn."""
-        self.call_later(0.0, do, *args)
+        return self.call_later(0.0, do, *args)
 
     def add_reader(self, fd: int, do: Callable[..., None], *args: Any) -> None:
         """Nothing here has descriptors."""
@@ -132,8 +146,7 @@ class Template:
     def _report(self, do: Callable[[], None]) -> None:
         def act() -> None:
             if self.alive:
-                self._machine.is_touched = True
-                do()
+                self._machine.hear("hears of a process", do)
 
         self._world.at(FORK_SECONDS * self._world.rng.random(), "template reports", act)
 
@@ -146,7 +159,8 @@ class Template:
         for worker in list(self.workers.values()):
             worker.die(9)
         self.workers.clear()
-        self._world.at(FORK_SECONDS, "template lost", self._machine.replace_template)
+        replace = self._machine.replace_template
+        self._world.at(FORK_SECONDS, "template lost", lambda: self._machine.hear("finds its template gone", replace))
 
     def close(self) -> None:
         """The node lets it go."""
@@ -212,12 +226,12 @@ class SimNode(Node):
 
     def __init__(self, machine: Machine, cpus: int, store_nbytes: int) -> None:
         world = machine.world
-        self._incarnation = world.new_incarnation()
+        self._incarnation = machine.incarnation
         boot: Any = SimpleNamespace(**boot_parts(lambda place: Slot()))
         loop: Any = Loop(machine)
         settings = {"num_cpus": cpus, "num_gpus": 0, "resources": {"disk": 1}, "store_memory": store_nbytes}
         self.workforce: SimWorkforce
-        super().__init__(loop, boot, settings, loop.stop)
+        super().__init__(loop, boot, settings, loop.stop, joined=machine.is_joined)
         self.machine = machine
         self.world = world
         self.name = f"node {self.incarnation:x}"
@@ -248,6 +262,11 @@ class SimNode(Node):
     def expel(self, peer: Any, what: str, error: Exception) -> None:
         """Nothing that these processes say may be beyond the node."""
         raise AssertionError(f"{peer.incarnation:x}: {what}") from error
+
+    @staticmethod
+    def complain(who: str, what: str, error: Exception) -> None:
+        """Nor what other nodes say."""
+        raise AssertionError(f"{who}: {what}") from error
 
     def on_frames(self, peer: Any, frames: list[Any]) -> None:
         """Handle frames, and note that this has been done."""
