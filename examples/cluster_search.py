@@ -37,20 +37,24 @@ def command(folder: Path, *arguments: str) -> str:
     return subprocess.run([*COMMAND, *arguments], env=env, check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
+def say(console: Console, text: str) -> None:
+    """Print what a command said as it is."""
+    console.print(text, end="", soft_wrap=True, markup=False, highlight=False)
+
+
 @contextmanager
 def two_nodes(cpus: int, console: Console) -> Iterator[Path]:
     """Run a cluster of a head and two nodes with so many CPUs each; gives its folder."""
     with tempfile.TemporaryDirectory(prefix="ob-demo-") as name:
         folder = Path(name, "cluster")
-        console.print(command(folder, "start", "--head", "--no-node", "--port", "0", "--detach"), end="")
+        say(console, command(folder, "start", "--head", "--no-node", "--port", "0", "--detach"))
         try:
             address = (folder / "address").read_text().strip()
             for _ in range(2):
-                joined = command(folder, "start", "--address", address, "--num-cpus", str(cpus), "--detach")
-                console.print(joined, end="")
+                say(console, command(folder, "start", "--address", address, "--num-cpus", str(cpus), "--detach"))
             yield folder
         finally:
-            console.print(command(folder, "stop"), end="")
+            say(console, command(folder, "stop"))
 
 
 def kill_other_node(console: Console) -> None:
