@@ -6,10 +6,12 @@ Every program says with each result which node made it; nodes are told apart by 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -45,6 +47,27 @@ BEGIN = """
 
 
 @pytest.fixture
+def apart() -> Iterator[str]:
+    """A folder for what is to be taken for another machine; its name is short enough for sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="m") as name:
+        yield name
+
+
+@pytest.fixture
+def join(commands: Commands, apart: str) -> Callable[..., int]:
+    """Start a node as on another machine: programs here find only the head's; return its pid."""
+
+    def start(*arguments: str) -> int:
+        printed = commands.run(
+            "start", "--address", commands.address, "--num-cpus", "1", "--detach", *arguments,
+            TMPDIR=apart, XDG_RUNTIME_DIR=apart,
+        )  # fmt: skip
+        return int(re.findall(r"\(pid (\d+)", printed)[0])
+
+    return start
+
+
+@pytest.fixture
 def program(commands: Commands, start_program: Callable[..., subprocess.Popen[str]], tmp_path: Any) -> Any:
     """Start a program that joins the test's cluster; `slotless`: it finds no node on its machine."""
 
@@ -74,9 +97,9 @@ def await_line(program: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("slotless", [False, True])
-def test_tasks_run_on_all_nodes(commands: Commands, program: Any, slotless: bool) -> None:
+def test_tasks_run_on_all_nodes(commands: Commands, join: Any, program: Any, slotless: bool) -> None:
     _, first = commands.head()
-    second = commands.join()
+    second = join()
     text = """
     found = collections.Counter(ob.get([place.remote(0.2) for _ in range(24)]))
     print(*sorted(found))
@@ -85,9 +108,9 @@ def test_tasks_run_on_all_nodes(commands: Commands, program: Any, slotless: bool
 
 
 @pytest.mark.parametrize("slotless", [False, True])
-def test_what_only_another_node_has_is_found_there(commands: Commands, program: Any, slotless: bool) -> None:
+def test_what_only_another_node_has_is_found_there(commands: Commands, join: Any, program: Any, slotless: bool) -> None:
     commands.head()
-    special = commands.join("--resources", "special=2")
+    special = join("--resources", "special=2")
     text = """
     print(ob.get(place.options(resources={"special": 1}).remote()))
     try:
@@ -99,9 +122,11 @@ def test_what_only_another_node_has_is_found_there(commands: Commands, program: 
 
 
 @pytest.mark.parametrize("slotless", [False, True])
-def test_large_objects_go_where_they_are_needed_and_come_back(commands: Commands, program: Any, slotless: bool) -> None:
+def test_large_objects_go_where_they_are_needed_and_come_back(
+    commands: Commands, join: Any, program: Any, slotless: bool
+) -> None:
     commands.head()
-    commands.join("--resources", "special=2")
+    join("--resources", "special=2")
     text = """
     @ob.remote(resources={"special": 1})
     def double(array):
@@ -122,9 +147,9 @@ def test_large_objects_go_where_they_are_needed_and_come_back(commands: Commands
     assert finish(program(text, slotless=slotless)) == ["True"] * 3
 
 
-def test_nested_tasks_and_references_cross_nodes(commands: Commands, program: Any) -> None:
+def test_nested_tasks_and_references_cross_nodes(commands: Commands, join: Any, program: Any) -> None:
     commands.head()
-    commands.join("--resources", "special=2")
+    join("--resources", "special=2")
     text = """
     @ob.remote
     def child(array):
@@ -147,9 +172,9 @@ def test_nested_tasks_and_references_cross_nodes(commands: Commands, program: An
     assert finish(program(text)) == ["True True True", "81"]
 
 
-def test_pool_of_a_slotless_program_works_on_the_nodes(commands: Commands, program: Any) -> None:
+def test_pool_of_a_slotless_program_works_on_the_nodes(commands: Commands, join: Any, program: Any) -> None:
     commands.head()
-    commands.join()
+    join()
     text = """
     def square(x):
         return x * x
@@ -161,7 +186,7 @@ def test_pool_of_a_slotless_program_works_on_the_nodes(commands: Commands, progr
     assert finish(program(text, slotless=True)) == ["True", "True", "49"]
 
 
-def test_a_node_that_joins_gets_work_of_a_program_that_runs(commands: Commands, program: Any) -> None:
+def test_a_node_that_joins_gets_work_of_a_program_that_runs(commands: Commands, join: Any, program: Any) -> None:
     commands.head()
     text = """
     refs = [place.remote(0.5) for _ in range(30)]
@@ -170,14 +195,14 @@ def test_a_node_that_joins_gets_work_of_a_program_that_runs(commands: Commands, 
     """
     running = program(text)
     assert await_line(running) == "running"
-    late = commands.join()
+    late = join()
     assert str(late) in finish(running)[0].split()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_work_of_a_lost_node_runs_elsewhere(commands: Commands, program: Any, how: signal.Signals) -> None:
+def test_work_of_a_lost_node_runs_elsewhere(commands: Commands, join: Any, program: Any, how: signal.Signals) -> None:
     commands.head()
-    second = commands.join("--num-cpus", "2")
+    second = join("--num-cpus", "2")
     text = """
     @ob.remote
     def work(i):
@@ -199,10 +224,10 @@ def test_work_of_a_lost_node_runs_elsewhere(commands: Commands, program: Any, ho
             os.kill(second, signal.SIGCONT)
 
 
-def test_objects_of_a_lost_node_are_made_again(commands: Commands, program: Any) -> None:
+def test_objects_of_a_lost_node_are_made_again(commands: Commands, join: Any, program: Any) -> None:
     commands.head()
-    second = commands.join("--resources", "special=2")
-    commands.join("--resources", "special=2")
+    second = join("--resources", "special=2")
+    join("--resources", "special=2")
     text = """
     @ob.remote(resources={"special": 1})
     def make(i):
@@ -229,9 +254,11 @@ def test_objects_of_a_lost_node_are_made_again(commands: Commands, program: Any)
     assert finish(running) == ["True", "True"]
 
 
-def test_work_that_must_not_run_twice_says_that_its_machine_was_lost(commands: Commands, program: Any) -> None:
+def test_work_that_must_not_run_twice_says_that_its_machine_was_lost(
+    commands: Commands, join: Any, program: Any
+) -> None:
     commands.head()
-    second = commands.join("--resources", "special=2")
+    second = join("--resources", "special=2")
     text = """
     @ob.remote(resources={"special": 1}, max_retries=0)
     def wait():
@@ -249,9 +276,9 @@ def test_work_that_must_not_run_twice_says_that_its_machine_was_lost(commands: C
     assert finish(running) == ["lost True"]
 
 
-def test_nothing_is_lost_while_the_head_is_away(commands: Commands, program: Any) -> None:
+def test_nothing_is_lost_while_the_head_is_away(commands: Commands, join: Any, program: Any) -> None:
     head, _ = commands.head()
-    commands.join()
+    join()
     text = """
     refs = [place.remote(0.1) for _ in range(60)]
     ob.wait(refs, num_returns=6)
@@ -274,10 +301,10 @@ def test_nothing_is_lost_while_the_head_is_away(commands: Commands, program: Any
 
 
 def test_a_gateway_that_dies_is_replaced_and_nothing_else_runs_again(
-    commands: Commands, program: Any, tmp_path: Any
+    commands: Commands, join: Any, program: Any, tmp_path: Any
 ) -> None:
     _, first = commands.head("--num-cpus", "1")
-    second = commands.join()
+    second = join()
     text = """
     @ob.remote(max_retries=3)
     def note(i):
@@ -301,10 +328,10 @@ def test_a_gateway_that_dies_is_replaced_and_nothing_else_runs_again(
 
 
 def test_a_node_that_leaves_gives_its_work_back_and_hands_its_objects_over(
-    commands: Commands, program: Any, eventually: Any
+    commands: Commands, join: Any, program: Any, eventually: Any
 ) -> None:
     commands.head()
-    leaving = commands.join("--resources", "special=2", "--grace", "30")
+    leaving = join("--resources", "special=2", "--grace", "30")
     text = """
     @ob.remote(resources={"special": 1}, max_retries=0)
     def make(i):
@@ -326,9 +353,11 @@ def test_a_node_that_leaves_gives_its_work_back_and_hands_its_objects_over(
     assert finish(running) == ["20 [0, 1, 2]"]
 
 
-def test_the_end_of_a_program_ends_its_work_on_all_nodes(commands: Commands, program: Any, eventually: Any) -> None:
+def test_the_end_of_a_program_ends_its_work_on_all_nodes(
+    commands: Commands, join: Any, program: Any, eventually: Any
+) -> None:
     commands.head()
-    commands.join()
+    join()
     running = program(
         """
     refs = [place.remote(60.0) for _ in range(3)]
@@ -344,9 +373,9 @@ def test_the_end_of_a_program_ends_its_work_on_all_nodes(commands: Commands, pro
     assert time.monotonic() - begun < 5
 
 
-def test_cancel_reaches_tasks_at_other_nodes(commands: Commands, program: Any) -> None:
+def test_cancel_reaches_tasks_at_other_nodes(commands: Commands, join: Any, program: Any) -> None:
     commands.head()
-    commands.join("--resources", "special=2")
+    join("--resources", "special=2")
     text = """
     @ob.remote(resources={"special": 1})
     def wait():
