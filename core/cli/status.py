@@ -56,11 +56,14 @@ def as_fields(found: Any) -> dict[str, Any]:
 
 
 def _told_apart(found: Any) -> tuple[list[Any], list[Any]]:
-    """Tell nodes that run tasks from the slotless ones that programs bring along."""
+    """Tell nodes that run tasks from the slotless ones that programs bring along; those the head awaits may have ended."""
     nodes: list[Any] = []
     programs: list[Any] = []
     for node in found.nodes:
-        (nodes if node.member.slots or node.member.address else programs).append(node)
+        if node.member.slots or node.member.address:
+            nodes.append(node)
+        elif not node.awaited:
+            programs.append(node)
     return nodes, programs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import os
 import signal
@@ -37,7 +38,7 @@ PROGRAM = """
     import json, os, sys
     import outboard
 
-    outboard.init()
+    outboard.init(*sys.argv[1:])
     print(json.dumps([child["pid"] for child in outboard.nodes()]), flush=True)
     for line in sys.stdin:
         print(json.dumps(eval(line)), flush=True)
@@ -98,11 +99,12 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def join(commands: Commands, start_program: Callable[..., Any]) -> Callable[..., Program]:
-    """Start a program that joins the test's cluster: ``join(**variables)``."""
+    """Start a program that joins the test's cluster: ``join(**variables)``, or one that names it: ``join(address)``."""
 
     def start(address: str | None = None, **env: str) -> Program:
-        env = commands.env | {"OUTBOARD_ADDRESS": address or commands.address} | env
-        return Program(start_program(PROGRAM, env=env))
+        if address is not None:
+            return Program(start_program(PROGRAM, address, env=commands.env | env))
+        return Program(start_program(PROGRAM, env=commands.env | {"OUTBOARD_ADDRESS": commands.address} | env))
 
     return start
 
@@ -174,7 +176,7 @@ def test_a_program_whose_way_is_killed_takes_another(
     commands: Commands, join: Callable[..., Program], elsewhere: dict[str, str], eventually: Callable[..., Any]
 ) -> None:
     commands.head()
-    program = join(**elsewhere)
+    program = join(commands.address, **elsewhere)
     own = program.node
     assert own is not None
     own.kill()
@@ -206,13 +208,18 @@ def test_a_program_outlives_the_head(
 ) -> None:
     head, node = commands.head()
     program = join(**elsewhere)
-    (before,) = commands.status()["programs"]
+    other = join(**elsewhere)
+    before = {program["pid"]: program["node"] for program in commands.status()["programs"]}
     os.kill(head, signal.SIGKILL)
     await_end(head)
     assert program.ask("outboard.get(outboard.put(1))") == 1
+    left = other.node
+    assert left is not None
+    other.end()  # there is nobody to say goodbye to
+    await_end(left.pid, within=END_SECONDS)
     commands.run("start", "--head", "--no-node", "--detach")
     (after,) = eventually(lambda: commands.status()["programs"])
-    assert (after["node"], after["pid"]) == (before["node"], before["pid"])
+    assert after["pid"] != left.pid and before[after["pid"]] == after["node"]
     assert program.ask("outboard.get(outboard.put(2))") == 2
     said = program.end().splitlines()
     assert said and all("outboard client: no head: " in line for line in said)
@@ -280,6 +287,26 @@ def test_resources_are_not_given_to_a_running_cluster(commands: Commands, run_pr
     text = "import outboard; outboard.init('127.0.0.1:1', num_cpus=2)"
     with pytest.raises(AssertionError, match="num_cpus, num_gpus and resources are for an embedded cluster"):
         run_program(text, env=commands.env)
+
+
+def test_program_joins_over_tls(
+    commands: Commands, join: Callable[..., Program], attempt: Callable[..., str], elsewhere: dict[str, str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    x509 = pytest.importorskip("cryptography.x509")
+    from tests.unit.rpc.test_grpc_credentials import Authority
+
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    cert, key = ours.issue("node", [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    tls = {"OUTBOARD_TLS_CA": ours.ca, "OUTBOARD_TLS_CERT": cert, "OUTBOARD_TLS_KEY": key}
+    commands.env |= tls
+    commands.head()
+    program = join(**elsewhere)
+    assert program.node is not None and program.ask("outboard.get(outboard.put(1))") == 1
+    assert program.end() == ""
+    for wrong in ({"OUTBOARD_TLS_CA": theirs.ca}, dict.fromkeys(tls, "")):
+        assert attempt(commands.address, **elsewhere, **wrong).startswith("TransportError: OB301: ")
+    commands.run("stop")
 
 
 @contextlib.contextmanager
