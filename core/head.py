@@ -277,14 +277,15 @@ class Head:
 
     async def _stop(self, left_before: int) -> pb.StopReply:
         view = self._cluster.snapshot(self.now())
-        awaited = sum(node.state == "awaited" for node in view.nodes)
-        while (self._facts or self._remembers_nodes(awaited)) and not self._is_goodbye_over():
+        awaited = [node for node in view.nodes if node.state == "awaited"]
+        while (self._facts or self._remembers_nodes(len(awaited))) and not self._is_goodbye_over():
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), GOODBYE_SECONDS)
         self.is_stopped = True
         self.end("the cluster was stopped")
-        return pb.StopReply(left=self._left - left_before, lost=len(self._facts) + awaited)
+        lost = sum(bool(node.slots) for node in awaited)  # clients come and go
+        return pb.StopReply(left=self._left - left_before, lost=len(self._facts) + lost)
 
     def _remembers_nodes(self, awaited: int) -> bool:
         """Whether the next start would wait for nodes that have left: that is kept a moment after they have."""

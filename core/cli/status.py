@@ -56,7 +56,7 @@ def as_fields(found: Any) -> dict[str, Any]:
 
 
 def _told_apart(found: Any) -> tuple[list[Any], list[Any]]:
-    """Tell nodes that run tasks from the slotless ones that programs bring along; those the head awaits may have ended."""
+    """Tell nodes that run tasks from the slotless ones of programs; awaited ones of these may be gone."""
     nodes: list[Any] = []
     programs: list[Any] = []
     for node in found.nodes:
