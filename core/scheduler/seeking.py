@@ -9,8 +9,8 @@ Events are methods; what they decide lies in the machine until the driver takes 
 clock in seconds; events without it count as happening at the last time told. Late answers are counted in ``counts``
 and dropped. Collections and their invariants, besides those of `wants`:
 
-- ``_shapes``: by Python minor and demand; those for which nothing waits are kept for their last answer, least recently
-  used first, `KEPT_SHAPES` at most.
+- ``_shapes``: by Python minor and demand; those for which nothing waits are kept for their last answer, and when they
+  were told last, least recently used first, `KEPT_SHAPES` at most.
 - ``_requests``: the last two requests of each shape: an answer may cross the next question.
 - ``_standing``: how many shapes the head has a question of, `SHAPES_PER_NODE` at most; others wait until one is closed.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nsmallest
+from itertools import islice
 from typing import NamedTuple
 
 from .resources import Demand
@@ -29,7 +29,7 @@ from .wants import CALM_SECONDS, CONNECTED, Client, Key, Offer, Shape
 #: Seconds that a session may take to come about; then the client may be sent to that node again. A node is lost after
 #: as long.
 CONNECT_SECONDS = 5.0
-#: Shapes for which nothing waits whose last answer is kept.
+#: Shapes for which nothing waits that are kept.
 KEPT_SHAPES = 64
 
 
@@ -256,19 +256,20 @@ class Seeking:
         shape.asked = figure
 
     def _spread(self, shape: Shape, offers: Iterable[Offer], clients: Iterable[Client]) -> None:
-        """Send who waits to nodes with room: first who has fewest nodes, then who waits most."""
-        unmet = {client: sum(shape.wants[client].values()) for client in clients}
+        """Send who waits to nodes with room: first who has fewest nodes, then who waits most, and then in turns."""
+        sums = [(client, sum(shape.wants[client].values())) for client in clients]
+        unmet = dict(sorted(sums, key=lambda pair: (len(pair[0].nodes), -pair[1])))
         for node, address, room in offers:
-            free = [client for client in unmet if client.nodes.get(node, 0.0) <= self._now]
-            takers = nsmallest(room, free, key=lambda client: (len(client.nodes), -unmet[client]))
+            free = (client for client in unmet if client.nodes.get(node, 0.0) <= self._now)
+            takers = list(islice(free, room))
             for at, taker in enumerate(takers):
-                part = min(unmet[taker], -(-room // (len(takers) - at)))
+                waiting = unmet.pop(taker)
+                part = min(waiting, -(-room // (len(takers) - at)))
                 room -= part
-                unmet[taker] -= part
+                if part < waiting:
+                    unmet[taker] = waiting - part
                 taker.nodes[node] = self._now + CONNECT_SECONDS
                 self._commands.append(Connect(taker.id, node, address))
-                if not unmet[taker]:
-                    del unmet[taker]
 
     def _drop_want(self, client: Client, kind: int) -> None:
         shape = client.places.get(kind)
@@ -295,9 +296,7 @@ class Seeking:
 
     def _forget_idle(self) -> None:
         idle = [shape for shape in self._shapes.values() if not shape.waiting and not shape.asked]
-        useless = [shape for shape in idle if not shape.offers]
-        kept = [shape for shape in idle if shape.offers]
-        for shape in [*useless, *kept[:-KEPT_SHAPES]]:
+        for shape in idle[:-KEPT_SHAPES]:
             del self._shapes[shape.key]
             self._requests.pop(shape.request, None)
             self._requests.pop(shape.previous, None)

@@ -26,6 +26,7 @@ class SeekingMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.has_head = False
         self.questions: dict[Demand, tuple[int, int]] = {}
+        self.said: dict[Demand, tuple[int, int]] = {}
         self.said_at: dict[Demand, float] = {}
         self.answers: list[tuple[str, int, list[tuple[int, str, int]]]] = []
         self.wants: dict[tuple[int, int], tuple[dict[str, int], int]] = {}
@@ -53,11 +54,13 @@ class SeekingMachine(RuleBasedStateMachine):
 
     def hear(self, request: int, demand: Demand, waiting: int) -> None:
         assert self.has_head, "the head is not there"
-        number, before = self.questions.get(demand, (0, 0))
-        assert request > self.last_request or (request, waiting) == (number, before), "an old number for a new question"
+        _, before = self.questions.get(demand, (0, 0))
+        is_repeated = self.said.get(demand) == (request, waiting)
+        assert is_repeated or request > self.last_request, "an old number for a new question"
         assert self.now - self.said_at.get(demand, -1.0) >= HASTY_SECONDS - 1e-9, "too many words"
         if before and waiting and before < 2 * waiting and waiting < 2 * before:
             assert self.now - self.said_at[demand] >= CALM_SECONDS - 1e-9, "a small change is not urgent"
+        self.said[demand] = request, waiting
         self.said_at[demand] = self.now
         self.last_request = max(request, self.last_request)
         if waiting:
