@@ -614,7 +614,7 @@ class Node:
         if self.dispatch.is_serving(root):
             return True
         of_root = {peer.incarnation for peer in self.peers.values() if peer.root == root}
-        return any(owner in of_root for owner, _ in self.store.extents.holders())
+        return self.store.extents.has_of(of_root)
 
     def forget(self, peer: Peer) -> None:
         """A process has ended: what it owned and held is free, and whoever dealt with it is told."""

@@ -17,6 +17,7 @@ from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import pulls
 from .scheduler.pulls import Cause, Key, Pulls
+from .store import memory
 from .store.extent import parse_header
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Replicas:
     def start(self) -> None:
         """Load what transfers need, so that the first one does not hold up the loop; for a node that has peers."""
         from . import fetching  # noqa: F401  # and with it gRPC
+
+        memory.keep_freed_memory()
 
     # -- who wants what -----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ Collections and their invariants:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from typing import NamedTuple, TypeVar
 
 from ..ids import ObjectId
@@ -270,6 +271,10 @@ class Extents:
         for key, entry in self._entries.items():
             sizes[key[0]] += entry.nbytes
         return sizes.most_common()
+
+    def has_of(self, owners: Container[int]) -> bool:
+        """Whether an object of one of these processes lies here, other than as a copy."""
+        return any(not entry.is_replica and key[0] in owners for key, entry in self._entries.items())
 
     def leased(self) -> list[tuple[int, int]]:
         """(writer, nbytes) of what writers hold beside announced extents, largest first; it may be empty room."""

@@ -22,6 +22,14 @@ _MADV_DONTNEED = 4
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; the mmap module does not name it
 _PUNCH_HOLE_KEEP_SIZE = 3
 _MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+#: Freed memory that a process which passes on large messages keeps, and the largest block it keeps. Without it each
+#: message of 256 KiB costs new pages: 1.2 CPU seconds a GB over gRPC instead of 0.8.
+KEPT_NBYTES = 64 << 20
+KEPT_BLOCK_NBYTES = 4 << 20
+
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -140,6 +148,13 @@ def drop_private_pages(mapping: Mapping, offset: int, nbytes: int) -> None:
 def populate(mapping: Mapping, offset: int, nbytes: int) -> None:
     """Make the pages of a writable mapping ahead of use, GIL released; does nothing where the system cannot."""
     _libc.madvise(mapping.address + offset, nbytes, _MADV_POPULATE_WRITE)
+
+
+def keep_freed_memory() -> None:
+    """Let this process use the memory of one large message again for the next; for as long as it lives."""
+    if sys.platform == "linux" and hasattr(_libc, "mallopt"):
+        _libc.mallopt(_M_TRIM_THRESHOLD, KEPT_NBYTES)
+        _libc.mallopt(_M_MMAP_THRESHOLD, KEPT_BLOCK_NBYTES)
 
 
 def write_at(fd: int, offset: int, buffers: Sequence[Any]) -> None:

@@ -157,6 +157,68 @@ def test_late_and_strange_messages_are_counted(table: Extents) -> None:
     assert table.take_commands() == []
 
 
+ROOT = 400
+
+
+def copy_of(table: Extents, seq: int = 1, offset: int = 0, root: int = ROOT) -> None:
+    table.on_announced(OWNER, seq, 0, 1, offset, 10, WRITER, root=root)
+
+
+def test_only_words_about_pulled_objects_pin_a_copy(table: Extents) -> None:
+    copy_of(table)
+    assert not table.pin(OID, 0, READER)
+    assert table.pin(OID, 0, READER, pulled=True)
+    table.on_freed(OWNER, 1, 0)
+    table.unpin(OID, 0, READER)
+    assert table.take_commands() == []
+    table.unpin(OID, 0, READER, pulled=True)
+    assert table.take_commands() == [Reclaim(WRITER, 1, 0)]
+
+
+def test_copy_outlives_its_owner_and_who_took_it_over_but_not_the_root(table: Extents) -> None:
+    copy_of(table)
+    table.on_process_died(OWNER)
+    table.on_handed_over(OID, 0, 555)
+    table.on_process_died(555)
+    copy_of(table, seq=2, offset=10)
+    assert table.take_commands() == [] and table.find(OID, 0) is not None
+    table.on_process_died(ROOT)
+    assert len(table.take_commands()) == 2 and table.find(OID, 0) is None
+
+
+def test_copy_used_longest_ago_is_evicted_first(table: Extents) -> None:
+    for seq in (1, 2, 3, 4):
+        copy_of(table, seq, offset=10 * seq)
+    for seq in (2, 1, 3):
+        oid = ObjectId(OWNER, seq)
+        table.pin(oid, 0, READER, pulled=True)
+        if seq != 3:
+            table.unpin(oid, 0, READER, pulled=True)
+    assert table.evict(used_only=True) and table.evict(used_only=True) and not table.evict(used_only=True)
+    assert table.evict() and not table.evict(), "the third has a pin"
+    assert table.take_commands() == [Reclaim(WRITER, 1, 10 * seq) for seq in (2, 1, 4)]
+    assert not table.is_freed(ObjectId(OWNER, 2), 0), "it may be brought in again"
+
+
+def test_forked_processes_keep_what_was_freed_already(table: Extents) -> None:
+    announce(table)
+    table.pin(OID, 0, READER)
+    table.on_freed(OWNER, 1, 0)
+    assert table.is_freed(OID, 0) and table.find(OID, 0) is None
+    table.inherit(OID, 0, -1)
+    table.unpin(OID, 0, READER)
+    assert table.take_commands() == []
+    table.on_process_died(-1)
+    assert table.take_commands() == [Reclaim(WRITER, 1, 0)]
+
+
+def test_copies_do_not_count_as_what_processes_have_here(table: Extents) -> None:
+    copy_of(table)
+    assert not table.has_of({OWNER, ROOT})
+    announce(table, seq=2, offset=10)
+    assert table.has_of({OWNER, 9}) and not table.has_of({9})
+
+
 def test_holders_are_named_largest_first(table: Extents) -> None:
     announce(table, seq=1, offset=0, nbytes=10)
     announce(table, seq=2, offset=10, nbytes=10)
