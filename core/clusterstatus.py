@@ -1,7 +1,7 @@
 """What a program hears when it asks what there is: all nodes of its cluster, not only the one that it asked.
 
-The node that is asked answers for itself; of the others it says what the head knows, which is a second old at most. When
-the head does not answer, the last that it said stands.
+The node that is asked answers for itself; of the others it says what the head knows, at most a second late. When the
+head does not answer, the last that it said stands.
 """
 
 from __future__ import annotations

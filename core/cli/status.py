@@ -68,7 +68,8 @@ def _told_apart(found: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _count_clients(nodes: list[Any], programs: list[Any]) -> int:
-    return sum(node.load.clients for node in nodes) + sum(max(1, node.load.clients) for node in programs)
+    count: int = sum(node.load.clients for node in nodes) + sum(max(1, node.load.clients) for node in programs)
+    return count
 
 
 def _program_fields(node: Any) -> dict[str, Any]:
