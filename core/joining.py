@@ -176,7 +176,7 @@ class Membership:
         seen, node = self._node.dispatch.snapshot(), self._node
         free = self._free(seen.free)
         beat = pb.Beat(running=seen.running, queued=seen.queued, workers=len(seen.workers),
-                       clients=sum(peer.worker is None for peer in node.peers.values()),
+                       clients=sum(peer.worker is None and peer.trunk is None for peer in node.peers.values()),
                        store_nbytes=node.store.extents.budget_nbytes,
                        store_used_nbytes=node.store.extents.used_nbytes)  # fmt: skip
         if free == self._told:
@@ -251,6 +251,9 @@ class Membership:
         self._node.settle()
         while self._is_busy() and (self._drain_by is None or self._loop.time() < self._drain_by):
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        self._node.dispatch.on_drain_due(self._node.now())
+        self._node.settle()
+        await self._say_goodbye()
         if self._link is not None:
             link, self._link = self._link, None
             link.send(pb.Report(drained=pb.Drained()))
@@ -264,6 +267,13 @@ class Membership:
         self._node.tree.close()
         self._seeker.close()
         self.peering.close()
+
+    async def _say_goodbye(self) -> None:
+        """Wait until what was said last has been heard."""
+        tree, deadline = self._node.tree, self._loop.time() + GOODBYE_SECONDS
+        assert tree is not None
+        while self._loop.time() < deadline and any(session.out.base < session.out.next for session in tree.sessions()):
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     def _is_busy(self) -> bool:
         return not self._node.dispatch.is_idle

@@ -129,6 +129,7 @@ class Node:
         self.workforce = Workforce(self, boot)
         self.ending = False
         self._is_lone = False
+        self._is_looking = False
         self._listener: socket.socket | None = None
         self._dirty: set[LoopLink | RemoteLink | PeerLink] = set()
         self.handlers: dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]] = {
@@ -277,9 +278,19 @@ class Node:
                 break
         if self.store.waiting:
             self.store.review_waiting()
+        if self.joined and not self._is_looking and (due := dispatch.due) is not None:
+            self._is_looking = True
+            self.loop.call_later(max(0.0, due - self.now()), self._look)
         dirty = self._dirty
         while dirty:
             dirty.pop().flush()
+
+    def _look(self) -> None:
+        """Let other nodes have what waits here behind long tasks."""
+        self._is_looking = False
+        if not self.ending:
+            self.dispatch.on_timer(self.now())
+            self.settle()
 
     def flush_soon(self) -> None:
         """Write what was queued outside of a batch of frames."""

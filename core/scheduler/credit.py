@@ -25,6 +25,9 @@ SHRINK_FACTOR = 2
 SHRINK_SAMPLES = 2
 #: Run time from which other nodes should have what one shared with them does not run at once. The law's four answers.
 LONG_SECONDS = 4 * ANSWER_SECONDS
+#: Run time from which none is kept ready at a node that shares: a worker that waits one answer for its next task loses
+#: less than a part in a hundred, and a task behind a long one while another node is idle may lose all of its time.
+VERY_LONG_SECONDS = 1.0
 #: Seconds between two looks at what waits. Larger leaves unmeasured long tasks at one node for longer, smaller costs
 #: some 10 µs each time.
 LOOK_SECONDS = 0.020
@@ -33,8 +36,10 @@ LOOK_SECONDS = 0.020
 def depth(mean: float, slots: int, *, is_shared: bool = False) -> int:
     """The credit for tasks of this mean run time of which so many run at once.
 
-    Long ones get one spare a slot; where other nodes could have them (``is_shared``) very long ones get one in all.
+    Long ones get one spare a slot; where other nodes could have them (``is_shared``) one in all, and very long ones none.
     """
+    if is_shared and mean >= VERY_LONG_SECONDS:
+        return min(max(1, slots), MOST_CREDIT)
     if is_shared and mean >= LONG_SECONDS:
         return min(slots + 1, MOST_CREDIT)
     if mean >= RANGE_SECONDS:
@@ -90,7 +95,7 @@ def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
         if kind.credit > target:
             _grant(kind, target, commands)
         _give_back(kind, kind.credit, commands)
-    least = depth(LONG_SECONDS, shape.capacity, is_shared=True)
+    least = depth(VERY_LONG_SECONDS, shape.capacity, is_shared=True)
     return kind.credit <= least and kind.outstanding <= least
 
 

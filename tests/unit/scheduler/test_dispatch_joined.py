@@ -293,6 +293,10 @@ def test_what_runs_when_the_grace_ends_is_lost_with_the_machine(node: Node) -> N
 # -- long tasks of which nothing has finished
 
 
+def every_look(begin: float, end: float) -> list[float]:
+    return [begin + 0.02 * i for i in range(int((end - begin) / 0.02 + 0.5))]
+
+
 def look(node: Node, *times: float) -> list[Command]:
     return [command for now in times for command in node.on_timer(now)]
 
@@ -306,12 +310,15 @@ def test_what_waits_behind_long_tasks_is_given_back_before_any_has_finished(node
     assert node.on_timer(5.02) == [Grant(ROOT, 1, 4), Returned(ROOT, [Span(0, 5, 60, 0)])]
     assert look(node, 5.04, 5.06) == []
     assert node.on_timer(5.09) == [Grant(ROOT, 1, 3), Returned(ROOT, [Span(0, 4, 1, 0)])]
+    # Nothing in a second: none at all is kept ready.
+    assert look(node, *every_look(5.09, 6.0)) == []
+    assert node.on_timer(6.02) == [Grant(ROOT, 1, 2), Returned(ROOT, [Span(0, 3, 1, 0)])]
     assert node.dispatch.due is None
 
 
 def test_a_new_arrival_is_looked_at(node: Node) -> None:
     node.start(node.submit(3))
-    look(node, 0.0, 0.03, 0.06, 0.09)
+    assert returned(look(node, *every_look(0.0, 1.05))) == 1
     assert node.dispatch.due is None
     node.submit(7, now=3.0)
     assert node.dispatch.due is not None
@@ -336,12 +343,13 @@ def test_starting_workers_prove_nothing(node: Node) -> None:
     assert look(node, 0.505) == [] and returned(look(node, 0.53)) == 60
 
 
-def test_measured_long_tasks_leave_one_spare(node: Node) -> None:
+@pytest.mark.parametrize(("seconds", "credit"), [(0.5, 3), (1.0, 2)])
+def test_measured_long_tasks_leave_one_spare_and_very_long_ones_none(node: Node, seconds: float, credit: int) -> None:
     sent = packets(node.start(node.submit(5)))
-    sent += packets(node.finish(sent[0], 1.0, 1.0))
-    assert node.finish(sent[1], 1.0, 1.0)[0] == Grant(ROOT, 1, 3)
-    node.on_want(ROOT, 1, 50, 1.0)
-    assert look(node, 1.0, 1.02, 1.04, 1.1) == [] and node.dispatch.due is None
+    sent += packets(node.finish(sent[0], seconds, seconds))
+    assert node.finish(sent[1], seconds, seconds)[0] == Grant(ROOT, 1, credit)
+    node.on_want(ROOT, 1, 50, seconds)
+    assert look(node, *(seconds + at for at in (0.0, 0.02, 0.04, 0.1))) == []
 
 
 def test_looks_that_come_late_begin_anew(node: Node) -> None:
