@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.020
 def depth(mean: float, slots: int, *, is_shared: bool = False) -> int:
     """The credit for tasks of this mean run time of which so many run at once.
 
-    Long ones get one spare a slot; where other nodes could have them (``is_shared``) one in all, and very long ones none.
+    Long ones get one spare a slot; where other nodes could have them (``is_shared``) one in all, very long ones none.
     """
     if is_shared and mean >= VERY_LONG_SECONDS:
         return min(max(1, slots), MOST_CREDIT)
