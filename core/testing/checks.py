@@ -8,13 +8,13 @@ from .worker import WorkerProcess
 
 if TYPE_CHECKING:
     from .machine import Machine
-    from .world import World
+    from .world import TaskWorld
 
 
-def check_world(world: World) -> None:
+def check_world(world: TaskWorld) -> None:
     """Check the machines that the last event touched, and what they say of each other."""
     for machine in world.machines:
-        if machine.is_touched:
+        if machine.is_touched and machine.alive:
             machine.is_touched = False
             machine.check()
             for process in world.processes.values():
@@ -29,10 +29,11 @@ def check_world(world: World) -> None:
     world.touched.clear()
 
 
-def check_quiet(world: World) -> None:
+def check_quiet(world: TaskWorld) -> None:
     """Nothing is left in any table."""
     for machine in world.machines:
-        check_quiet_node(machine)
+        if machine.alive:
+            check_quiet_node(machine)
     for process in world.processes.values():
         if not process.alive:
             continue
@@ -65,7 +66,7 @@ def check_quiet_node(machine: Machine) -> None:
     assert not node.store.waiting
 
 
-def check_kinds(world: World, worker: WorkerProcess) -> None:
+def check_kinds(world: TaskWorld, worker: WorkerProcess) -> None:
     """A worker keeps only kinds of which tasks may come."""
     for owner, kind in worker.kinds:
         process = world.processes[owner]

@@ -9,7 +9,7 @@ from .process import Process
 from .worker import WorkerProcess
 
 if TYPE_CHECKING:
-    from .world import World
+    from .world import TaskWorld
 
 #: Virtual seconds of the first phase at most.
 FAULT_SECONDS = 0.06
@@ -18,7 +18,7 @@ FAULT_SECONDS = 0.06
 class Faults:
     """Breaks things at random times, and then mends what can be mended."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TaskWorld) -> None:
         self._world = world
         self.ended_at = 0.0
 

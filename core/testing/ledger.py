@@ -13,7 +13,7 @@ from ..scheduler.owner import is_failure
 
 if TYPE_CHECKING:
     from .process import Process
-    from .world import World
+    from .world import TaskWorld
 
 
 def mix(*parts: int) -> int:
@@ -24,17 +24,18 @@ def mix(*parts: int) -> int:
     return token
 
 
-def is_right(world: World, expected: int | None, token: int) -> bool:
+def is_right(world: TaskWorld, expected: int | None, token: int) -> bool:
     """Whether a value is what was expected of its task; None: it raises, unless faults let it run again."""
     return world.is_faulty if expected is None else token == expected
 
 
-def read_value(world: World, body: bytes) -> tuple[int, int] | None:
+def read_value(world: TaskWorld, body: bytes) -> tuple[int, int] | None:
     """(token, attempt) of value bytes, without opening them; None when the extent they name is not there any more."""
     if body[0] != 0x80:
         parcel = pb.Outcome.FromString(body).value
         if parcel.HasField("stored"):
-            cell = world.memory_of(parcel.stored).read(parcel.stored)
+            memory = world.memory_of(parcel.stored)
+            cell = memory.read(parcel.stored) if memory is not None else None
             if cell is None:
                 return None
             body = cell.stream
@@ -111,7 +112,9 @@ class Ledger:
             self.check_failure(oid, value, pending)
             return
         found = read_value(world, value)
-        if found is None:  # whoever it was handed to has died
+        if found is None:  # whoever it was handed to has died, or the machine on which it lies
+            if world.may_be_gone(value):
+                return
             assert world.is_faulty and pending.entry.handed_to is not None, f"the result of {pending.entry} is gone"
             return
         token, attempt = found
@@ -148,6 +151,8 @@ class Ledger:
                 assert world.is_faulty or may_fail or expected is None, f"item {index} of {array} failed: {why!r}"
                 continue
             found = read_value(world, value)
+            if found is None and world.may_be_gone(value):
+                continue
             assert found is not None, f"the stored result of item {index} of {array} is not there"
             assert is_right(world, expected, found[0]), f"item {index} of {array}: {found[0]} instead of {expected}"
             attempt = array.attempts.get(index, 1)

@@ -15,7 +15,7 @@ from ..rpc.codec import LANES, FrameDecoder, FrameTuple, encode_frame
 if TYPE_CHECKING:
     from .machine import Machine
     from .process import Process
-    from .world import World
+    from .world import TaskWorld
 
 #: Seconds a message takes at most when nothing stalls; the least is a tenth of it.
 DELAY = 0.0002
@@ -29,7 +29,7 @@ class Pipe:
 
     __slots__ = ("_chunks", "_deliver", "_last", "_name", "_world", "closed")
 
-    def __init__(self, world: World, name: str, deliver: Callable[[bytes], None]) -> None:
+    def __init__(self, world: TaskWorld, name: str, deliver: Callable[[bytes], None]) -> None:
         self._world = world
         self._name = name
         self._deliver = deliver
@@ -115,15 +115,16 @@ class ProcessLink:
         process = self._process
         if process.alive:
             process.world.note_frame(process.name, "node", frame_type, body)
-            process.world.credits.sent_by_process(process.incarnation, frame_type, body)
+            process.world.credits.sent_by_process(process, frame_type, body, destination)
             self._pipe.write(encode_frame(frame_type, body, destination))
 
     def frames(self) -> list[FrameTuple]:
         """Hand over what has arrived since the last call."""
         ready, self._ready = self._ready, []
         process = self._process
-        for frame_type, body, _, _ in ready:
-            process.world.credits.read_by_process(process.incarnation, frame_type, body)
+        for frame_type, body, origin, _ in ready:
+            if not process.machine.is_other(origin):
+                process.world.credits.read_by_process(process.incarnation, frame_type, body)
         return ready
 
     def close(self) -> None:
@@ -172,7 +173,8 @@ class NodeLink:
         """Queue one message until `flush`."""
         if not self.closed:
             self._world.note_frame("node", self._name, frame_type, body)
-            self._world.credits.sent_by_node(self._number, frame_type, body)
+            if not self._machine.is_other(destination):
+                self._world.credits.sent_by_node(self._number, frame_type, body)
             self._lanes[LANES[frame_type]].append(encode_frame(frame_type, body, destination))
 
     def flush(self) -> None:

@@ -11,7 +11,7 @@ from .nodeside import SimNode, Template
 
 if TYPE_CHECKING:
     from .netprocess import NetProcess
-    from .world import World
+    from .world import TaskWorld
 
 
 class Machine:
@@ -20,7 +20,7 @@ class Machine:
     `is_touched`: its node's machines have done something since they were last looked at.
     """
 
-    def __init__(self, world: World, cpus: int, store_nbytes: int, process: NetProcess | None = None) -> None:
+    def __init__(self, world: TaskWorld, cpus: int, store_nbytes: int, process: NetProcess | None = None) -> None:
         self.world = world
         self.process = process
         self.is_joined = process is not None
@@ -38,6 +38,10 @@ class Machine:
     def now(self) -> float:
         """The time on the node's clock."""
         return self.world.now if self.process is None else self.process.local()
+
+    def is_other(self, node: int) -> bool:
+        """Whether a frame to or from this machine's processes names another node."""
+        return self.is_joined and self.world.machine_of(node) not in (None, self)
 
     def after(self, delay: float, what: str, do: Callable[[], None]) -> None:
         """Let the node do something later, when it lives and is not stopped then."""

@@ -10,7 +10,7 @@ from .nethead import CLUSTER, HEAD, REPORT
 from .netlinks import End, NetFrame
 
 if TYPE_CHECKING:
-    from .netnode import NetNode
+    from .netnode import NodeProcess
 
 #: As `joining`: the first pause before the head is dialled again, and the longest.
 FIRST_PAUSE_SECONDS = 0.1
@@ -22,7 +22,7 @@ PYTHON = "3.11"
 class Attendance:
     """One incarnation's membership."""
 
-    def __init__(self, node: NetNode) -> None:
+    def __init__(self, node: NodeProcess) -> None:
         self._node = node
         self.members = MemberList()
         self.end: End | None = None
@@ -64,8 +64,12 @@ class Attendance:
 
     def say(self, **report: Any) -> None:
         """Report to the head; nothing when there is none."""
+        self.report(pb.Report(**report))
+
+    def report(self, report: pb.Report) -> None:
+        """Send a report."""
         if self.end is not None:
-            self.end.send(REPORT, pb.Report(**report).SerializeToString())
+            self.end.send(REPORT, report.SerializeToString())
 
     def on_wire_down(self) -> None:
         """The stream broke."""

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .nethead import NetHead
 from .netlinks import End, cut_silently
-from .netnode import NetNode
+from .netnode import NodeProcess
 from .netprocess import NetProcess
-
-if TYPE_CHECKING:
-    from .networld import NetWorld
 
 NAMES = ("a", "b")
 
@@ -23,13 +20,37 @@ NAMES = ("a", "b")
 class NetFaults:
     """Breaks things at random times, and in the end mends what can be mended."""
 
-    def __init__(self, world: NetWorld) -> None:
-        self._world = world
+    def __init__(self, world: Any) -> None:
+        self.world = world
         self.ended_at = 0.0
+
+    def kinds(self) -> list[str]:
+        """Faults to choose from, some more often than others."""
+        faults = [
+            "break",
+            "break",
+            "cut",
+            "cut",
+            "cut",
+            "stall",
+            "stall",
+            "stop",
+            "stop",
+            "kill",
+            "kill",
+            "part",
+            "part",
+        ]
+        return [*faults, "head", "forget", "forget", "forget", "forget"]
+
+    def deeds(self) -> list[str]:
+        """What else happens."""
+        deeds = ["claim", "claim", "look_up", "release", "drain", "leave", "more", "more"]
+        return [*deeds, "connect", "connect", "arrive"]
 
     def begin(self) -> None:
         """Plan the first phase."""
-        world = self._world
+        world = self.world
         rng = world.rng_of("plan")
         seconds = rng.choice((0.5, 3.0, 8.0, 12.0))
         for number in range(rng.randint(0, 9) if world.with_faults else 0):
@@ -39,7 +60,7 @@ class NetFaults:
         world.at(seconds, "faults end", self._end)
 
     def _plan(self, part: str, seconds: float, do: Callable[[Random], None]) -> None:
-        world = self._world
+        world = self.world
         rng = world.rng_of(part)
         at = seconds * rng.random()
         if world.keeps(part):
@@ -48,17 +69,20 @@ class NetFaults:
     # -- what breaks ---------------------------------------------------------------------------------------------------
 
     def _strike(self, rng: Random) -> None:
-        faults = [self._break, self._break, self._cut, self._cut, self._cut, self._stall, self._stall, self._stop]
-        faults += [self._stop, self._kill, self._kill, self._part, self._part, self._head]
-        faults += [self._forget] * 4
-        rng.choice(faults)(rng)
+        self.strike(rng.choice(self.kinds()), rng)
+
+    def strike(self, what: str, rng: Random) -> None:
+        """Let one fault happen."""
+        self.world.trace(what)
+        getattr(self, f"fault_{what.replace(' ', '_')}")(rng)
 
     def _wire(self, rng: Random) -> End | None:
         """One end of a wire."""
-        ends = [end for end in self._world.ends if not end.closed and not end.other.closed]
+        ends = [end for end in self.world.ends if not end.closed and not end.other.closed]
         return rng.choice(ends) if ends else None
 
-    def _break(self, rng: Random) -> None:
+    def fault_break(self, rng: Random) -> None:
+        """A wire ends, and both ends are told."""
         end = self._wire(rng)
         if end is None:
             return
@@ -71,55 +95,60 @@ class NetFaults:
 
         end.out.set_trap(rng.randint(0, 9), harm)
 
-    def _cut(self, rng: Random) -> None:
+    def fault_cut(self, rng: Random) -> None:
+        """A wire is cut, and nobody is told."""
         end = self._wire(rng)
         if end is None:
             return
         keep, is_two_way = rng.randint(0, 3), rng.random() < 0.3
 
         def harm() -> None:
-            self._world.mark("half open")
+            self.world.mark("half open")
             cut_silently(end, keep, is_two_way=is_two_way)
 
         end.out.set_trap(rng.randint(0, 9), harm)
 
-    def _stall(self, rng: Random) -> None:
+    def fault_stall(self, rng: Random) -> None:
+        """One direction of a wire brings nothing for a while."""
         end = self._wire(rng)
         if end is not None:
             seconds = rng.choice((0.1, 1.0, 3.0, 7.0)) * rng.random()
             end.out.stall(seconds)
-            self._world.excuse(seconds)
+            self.world.excuse(seconds)
 
-    def _forget(self, rng: Random) -> None:
+    def fault_forget(self, rng: Random) -> None:
         """A relay loses frames, and those behind them come through."""
-        ends = [end for end in self._world.ends if not end.closed and isinstance(end.owner, NetNode)
-                and isinstance(end.other.owner, NetNode)]  # fmt: skip
+        ends = [end for end in self.world.ends if not end.closed and isinstance(end.owner, NodeProcess)
+                and isinstance(end.other.owner, NodeProcess)]  # fmt: skip
         if ends:
             rng.choice(ends).out.lose(rng.randint(0, 3), rng.randint(1, 3))
 
-    def _processes(self) -> list[NetProcess]:
-        return [process for process in self._world.places.values() if process.alive]
+    def processes(self) -> list[NetProcess]:
+        """Who lives at some place."""
+        return [process for process in self.world.places.values() if process.alive]
 
-    def _stop(self, rng: Random) -> None:
-        running = [process for process in self._processes() if not process.stopped]
+    def fault_stop(self, rng: Random) -> None:
+        """A process stops for a while."""
+        running = [process for process in self.processes() if not process.stopped]
         if running:
             process = rng.choice(running)
             process.stop()
             seconds = rng.choice((0.5, 2.0, 7.0)) * rng.random()
-            self._world.excuse(seconds)
-            self._world.at(seconds, f"{process.name} goes on", process.go_on)
+            self.world.excuse(seconds)
+            self.world.at(seconds, f"{process.name} goes on", process.go_on)
 
-    def _kill(self, rng: Random) -> None:
-        nodes = [process for process in self._processes() if isinstance(process, NetNode)]
+    def fault_kill(self, rng: Random) -> None:
+        """A node's process is killed, or its machine loses power."""
+        nodes = [process for process in self.processes() if isinstance(process, NodeProcess)]
         if nodes:
             process = rng.choice(nodes)
             process.die(silently=rng.random() < 0.3)
-            self._world.mark("node died")
-            self._world.bring_back(process)
+            self.world.mark("node died")
+            self.world.bring_back(process)
 
-    def _part(self, rng: Random) -> None:
+    def fault_part(self, rng: Random) -> None:
         """A machine cannot be reached for a while: nothing that goes there arrives, no dial gets through."""
-        world = self._world
+        world = self.world
         process = rng.choice(list(world.places.values()))
         world.mark("machine away")
         world.dialling.away.add(process.place)
@@ -129,46 +158,51 @@ class NetFaults:
         world.excuse(seconds)
         world.at(seconds, f"{process.place} is back", lambda: world.dialling.away.discard(process.place))
 
-    def _head(self, rng: Random) -> None:
-        head = self._world.head
+    def fault_head(self, rng: Random) -> None:
+        """The head dies, and at times its file is lost."""
+        head = self.world.head
         if isinstance(head, NetHead) and head.alive:
             if rng.random() < 0.3:
-                self._world.mark("head returned empty")
-                self._world.disk.lose()
+                self.world.mark("head returned empty")
+                self.world.disk.lose()
             head.die(silently=rng.random() < 0.2)
-            self._world.mark("head died")
-            self._world.bring_back(head)
+            self.world.mark("head died")
+            self.world.bring_back(head)
 
     # -- what is done --------------------------------------------------------------------------------------------------
 
     def _act(self, rng: Random) -> None:
-        deeds = [self._claim, self._claim, self._look_up, self._release, self._drain, self._leave, self._more]
-        deeds += [self._more, self._connect, self._connect, self._arrive]
-        rng.choice(deeds)(rng)
+        what = rng.choice(self.deeds())
+        self.world.trace(what)
+        getattr(self, f"deed_{what}")(rng)
 
-    def _node(self, rng: Random) -> NetNode | None:
-        nodes = [p for p in self._processes() if isinstance(p, NetNode) and not p.stopped]
+    def _node(self, rng: Random) -> Any:
+        nodes = [p for p in self.processes() if isinstance(p, NodeProcess) and not p.stopped]
         return rng.choice(nodes) if nodes else None
 
-    def _claim(self, rng: Random) -> None:
+    def deed_claim(self, rng: Random) -> None:
+        """A named actor starts."""
         node = self._node(rng)
         if node is not None:
-            self._world.last_start += 1
-            node.claim(rng.choice(NAMES), self._world.last_start)
+            self.world.last_start += 1
+            node.claim(rng.choice(NAMES), self.world.last_start)
 
-    def _look_up(self, rng: Random) -> None:
+    def deed_look_up(self, rng: Random) -> None:
+        """Somebody asks who bears a name."""
         node = self._node(rng)
         if node is not None:
             node.look_up(rng.choice(NAMES))
 
-    def _release(self, rng: Random) -> None:
+    def deed_release(self, rng: Random) -> None:
+        """A named actor ends."""
         node = self._node(rng)
         if node is not None and node.hosted:
             node.release(rng.choice(sorted(node.hosted)))
 
-    def _drain(self, rng: Random) -> None:
+    def deed_drain(self, rng: Random) -> None:
+        """A node is to leave."""
         node = self._node(rng)
-        head = self._world.head
+        head = self.world.head
         if node is None or not node.slots:
             return
         if rng.random() < 0.5:
@@ -179,12 +213,14 @@ class NetFaults:
             node.drop_root(root)
         node.settle()
 
-    def _leave(self, rng: Random) -> None:
+    def deed_leave(self, rng: Random) -> None:
+        """A client ends."""
         node = self._node(rng)
         if node is not None and node.roots:
             node.drop_root(rng.choice(list(node.roots.values())))
 
-    def _more(self, rng: Random) -> None:
+    def deed_more(self, rng: Random) -> None:
+        """A client has more tasks."""
         node = self._node(rng)
         if node is not None and node.roots:
             root = rng.choice(list(node.roots.values()))
@@ -193,7 +229,7 @@ class NetFaults:
             root.place()
             node.settle()
 
-    def _connect(self, rng: Random) -> None:
+    def deed_connect(self, rng: Random) -> None:
         """A client opens a session with a node that it knows from the list, as a nested call may."""
         node = self._node(rng)
         members = [m for m in node.head.members.current.values() if m.slots] if node is not None else []
@@ -204,17 +240,18 @@ class NetFaults:
                 root.connect(wanted.incarnation)
                 node.settle()
 
-    def _arrive(self, rng: Random) -> None:
+    def deed_arrive(self, rng: Random) -> None:
+        """One more client comes."""
         node = self._node(rng)
         if node is not None and not node.is_draining:
-            self._world.clients += 1
-            node.add_root(f"client{self._world.clients}", rng.choice((1, 5)))
+            self.world.clients += 1
+            node.add_root(f"client{self.world.clients}", rng.choice((1, 5)))
             node.settle()
 
     # -- the end of it -------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        world = self._world
+        world = self.world
         world.faults_are_over = True
         self.ended_at = world.now
         world.dialling.away.clear()

@@ -20,11 +20,12 @@ from ..rpc.protos import cluster_pb2 as pb
 from ..scheduler import cluster_commands as commands
 from ..scheduler.cluster import Cluster
 from ..scheduler.kept import KeptState
+from ..scheduler.resources import CPULESS_PER_SLOT
 from .netlinks import End, NetFrame
 from .netprocess import NetProcess
 
 if TYPE_CHECKING:
-    from .networld import NetWorld
+    from .networld import Network
 
 #: Seconds the disk takes to keep a state, at most.
 DISK_SECONDS = 0.01
@@ -65,7 +66,7 @@ class Disk:
 class NetHead(NetProcess):
     """One start of the head."""
 
-    def __init__(self, world: NetWorld) -> None:
+    def __init__(self, world: Network) -> None:
         super().__init__(world, "head", HEAD)
         self.disk = world.disk
         self.machine = Cluster(keptstate.from_bytes(self.disk.data), self.local(), release="0.4.0", protocol=1)
@@ -265,4 +266,4 @@ class NetHead(NetProcess):
             there = members.get(offer.node)
             assert there is not None and offer.node not in self.disk.struck, "room is promised at a node that is gone"
             assert not there.is_draining and there.slots and offer.node != answer.node, "room that is none"
-            assert 0 < offer.room <= there.slots, f"{offer.room} tasks for {there.slots} slots"
+            assert 0 < offer.room <= CPULESS_PER_SLOT * there.slots, f"{offer.room} tasks for {there.slots} slots"

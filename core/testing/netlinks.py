@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .netprocess import NetProcess
-    from .networld import NetWorld
+    from .networld import Network
 
 #: Seconds a message takes between machines at most when nothing stalls; the least is a tenth of it.
 NET_DELAY = 0.004
@@ -33,7 +33,7 @@ class Stream:
 
     __slots__ = ("_arrived", "_fate", "_frames", "_last", "_name", "_trap", "_world", "is_cut")
 
-    def __init__(self, world: NetWorld, name: str, arrived: Callable[[list[Any] | None], None]) -> None:
+    def __init__(self, world: Network, name: str, arrived: Callable[[list[Any] | None], None]) -> None:
         self._world = world
         self._name = name
         self._arrived = arrived
@@ -107,7 +107,7 @@ class End:
 
     __slots__ = ("_held", "closed", "number", "other", "out", "owner", "peer", "world")
 
-    def __init__(self, world: NetWorld, owner: NetProcess, number: int, peer: int) -> None:
+    def __init__(self, world: Network, owner: NetProcess, number: int, peer: int) -> None:
         self.world = world
         self.owner = owner
         self.number = number
@@ -169,7 +169,7 @@ class End:
             self.owner.on_frames(self, frames)
 
 
-def connect(world: NetWorld, a: NetProcess, b: NetProcess) -> tuple[End, End]:
+def connect(world: Network, a: NetProcess, b: NetProcess) -> tuple[End, End]:
     """Lay a wire between two processes."""
     world.wires += 1
     number = world.wires
@@ -194,7 +194,7 @@ def cut_silently(end: End, keep: int, *, is_two_way: bool) -> None:
 class Dialling:
     """Reaches whoever lives at an address: a wire, or "failed", or "refused"."""
 
-    def __init__(self, world: NetWorld) -> None:
+    def __init__(self, world: Network) -> None:
         self._world = world
         self.away: set[str] = set()  # addresses whose machine cannot be reached now
 

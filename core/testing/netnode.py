@@ -2,55 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..ids import RESOURCE_UNIT
-from ..scheduler.session_words import Deliver, SessionClosed, SessionLost, SessionName, SessionOpened
-from ..scheduler.seeking import AskRoom, Connect, Refuse, Seeking
 from ..rpc.protos import cluster_pb2
+from ..scheduler.seeking import AskRoom, Connect, Refuse, Seeking
+from ..scheduler.session_words import Deliver, SessionClosed, SessionLost, SessionName, SessionOpened
 from .netattend import PYTHON, Attendance
 from .nethead import HEAD
 from .netlinks import End, NetFrame
 from .netpeering import NetLoop, NetPeering
 from .netprocess import NetProcess
-from .netroot import CREDIT, DONE, RETURNED, TASK, Root, pack, unpack
+from .netroot import CREDIT, DONE, RETURNED, Root, pack, unpack
 from .netsessions import NetTree
 
 if TYPE_CHECKING:
-    from .networld import NetWorld
+    from .networld import Network, NetWorld
 
 #: What every task needs.
 NEEDS = {"CPU": RESOURCE_UNIT}
 KIND = 1
 
 
-class NetNode(NetProcess):
-    """One node. One without slots has no address: it is the gateway of its clients."""
+class NodeProcess(NetProcess):
+    """What nodes have to do with the head: they attend it, and actors there bear names.
 
-    def __init__(self, world: NetWorld, name: str, place: str, slots: int) -> None:
+    One without slots has no address: it is the gateway of its clients.
+    """
+
+    def __init__(self, world: Network, name: str, place: str, slots: int) -> None:
         super().__init__(world, name, place)
         self.slots = slots
         self.totals = {"CPU": slots * RESOURCE_UNIT} if slots else {}
         self.address = place if slots else ""
         self.head = Attendance(self)
-        self.tree = NetTree(self)
-        self.peering = NetPeering(self, NetLoop(self), self.head.members, self.address)
-        self.seeking = Seeking(self.incarnation)
-        self.roots: dict[int, Root] = {}
-        self.running: dict[SessionName, dict[int, int]] = {}  # session: task: attempt
         self.hosted: dict[str, int] = {}  # name: start of the actor that bears it
         self.claims: dict[str, int] = {}  # asked for and not answered
         self.requests: dict[int, str] = {}
         self.look_ups: dict[int, str] = {}
         self._last_request = 0
-        self._is_settling = self._is_dirty = False
-        self._woken_at: float | None = None
 
     @property
     def is_draining(self) -> bool:
         """Whether it takes nothing more."""
         return self.head.is_draining
+
+    def settle(self) -> None:
+        """Do what all machines here command."""
+        raise NotImplementedError
+
+    def free(self) -> dict[str, int]:
+        """What is free."""
+        raise NotImplementedError
+
+    def is_busy(self) -> bool:
+        """Whether anything here keeps it from leaving."""
+        raise NotImplementedError
+
+    def on_struck(self, node: int) -> None:
+        """The head has struck a node off the list."""
+
+    def on_drain(self) -> None:
+        """Take nothing more."""
+
+    def on_head_up(self) -> None:
+        """The head has taken this node in, or back: what was asked is asked again."""
+        for name, start in self.claims.items():
+            self._claim(name, start)
+        for name in list(self.look_ups.values()):
+            self.look_up(name)
+
+    def on_head_down(self) -> None:
+        """The head is away."""
+        self.requests.clear()
+
+    def on_note(self, what: str, said: Any) -> None:
+        """The head answers."""
+        if what == "room":
+            self.on_room(said)
+        elif what == "try_later":
+            self.on_try_later(said.id)
+        elif what == "name":
+            self._on_name(said)
+        elif what == "kill_actor":
+            if self.hosted.get(said.name) == said.incarnation:
+                self.world.mark("actor lost its name")
+                del self.hosted[said.name]
+        else:
+            raise AssertionError(f"a node is told {what}")
+
+    def on_room(self, said: Any) -> None:
+        """The head names nodes with room, or says that there never will be."""
+        raise NotImplementedError
+
+    def on_try_later(self, request: int) -> None:
+        """The head's table is full."""
+        raise NotImplementedError
+
+    def _request(self) -> int:
+        self._last_request += 1
+        return self._last_request
+
+    def claim(self, name: str, start: int) -> None:
+        """Start an actor with a name."""
+        if name not in self.hosted and name not in self.claims:
+            self.claims[name] = start
+            self._claim(name, start)
+
+    def _claim(self, name: str, start: int) -> None:
+        request = self._request()
+        self.requests[request] = name
+        self.head.say(claim=cluster_pb2.NameClaim(id=request, name=name, owner=self.incarnation, incarnation=start))
+
+    def look_up(self, name: str) -> None:
+        """Ask who bears a name."""
+        request = self._request()
+        self.look_ups = {r: n for r, n in self.look_ups.items() if n != name} | {request: name}
+        self.head.say(name=cluster_pb2.NameQuestion(id=request, name=name))
+
+    def _on_name(self, said: Any) -> None:
+        name = self.requests.pop(said.id, None)
+        if name is None:
+            self.look_ups.pop(said.id, None)
+            return
+        start = self.claims.pop(name, None)
+        if start is not None and said.outcome == cluster_pb2.NameAnswer.GRANTED:
+            self.hosted[name] = start
+        elif start is not None:
+            self.world.mark("name refused")
+
+    def release(self, name: str) -> None:
+        """A named actor ends."""
+        start = self.hosted.pop(name, None)
+        if start is not None:
+            released = cluster_pb2.NameRelease(name=name, owner=self.incarnation, incarnation=start)
+            self.head.say(release=released)
+
+    def begin_again(self) -> None:
+        """This incarnation is given up: all ends, and the process begins as a new one."""
+        self.world.mark("began again")
+        self.die()
+        self.world.bring_back(self)
+
+    def leave(self) -> None:
+        """It has drained."""
+        self.die()
+        self.world.bring_back(self)
+
+
+class NetNode(NodeProcess):
+    """One node."""
+
+    world: NetWorld
+
+    def __init__(self, world: NetWorld, name: str, place: str, slots: int) -> None:
+        super().__init__(world, name, place, slots)
+        self.tree = NetTree(self)
+        self.peering = NetPeering(self, self, NetLoop(self), self.head.members, self.address)
+        self.seeking = Seeking(self.incarnation)
+        self.roots: dict[int, Root] = {}
+        self.running: dict[SessionName, dict[int, int]] = {}  # session: task: attempt
+        self._is_settling = self._is_dirty = False
+        self._woken_at: float | None = None
 
     def settle(self) -> None:
         """Do what all machines here command."""
@@ -105,7 +218,7 @@ class NetNode(NetProcess):
             if self.world.gateway_of.get(name.owner) == node:
                 self.tree.mine.sessions.on_peer_lost(name.owner, self.local())
 
-    # -- the head ------------------------------------------------------------------------------------------------------
+    # -- room elsewhere ------------------------------------------------------------------------------------------------
 
     def free(self) -> dict[str, int]:
         """What is free."""
@@ -115,87 +228,25 @@ class NetNode(NetProcess):
     def on_head_up(self) -> None:
         """The head has taken this node in, or back: all that is wanted is asked again."""
         self.seeking.on_head_up(self.local())
-        for name, start in self.claims.items():
-            self._claim(name, start)
-        for name in list(self.look_ups.values()):
-            self.look_up(name)
+        super().on_head_up()
 
     def on_head_down(self) -> None:
         """The head is away."""
         self.seeking.on_head_down(self.local())
-        self.requests.clear()
+        super().on_head_down()
 
-    def on_note(self, what: str, said: Any) -> None:
-        """The head answers."""
-        if what == "room":
-            if said.never:
-                totals = [dict(amounts.amounts) for amounts in said.totals]
-                self.seeking.on_never(said.id, dict(said.asked), totals, list(said.pythons))
-            else:
-                offers = [(room.node, room.address, room.tasks) for room in said.rooms]
-                self.seeking.on_offers(said.id, offers, self.local())
-        elif what == "try_later":
-            self.seeking.on_try_later(said.id, self.local())
-        elif what == "name":
-            self._on_name(said)
-        elif what == "kill_actor":
-            if self.hosted.get(said.name) == said.incarnation:
-                self.world.mark("actor lost its name")
-                del self.hosted[said.name]
+    def on_room(self, said: Any) -> None:
+        """The head names nodes with room, or says that there never will be."""
+        if said.never:
+            totals = [dict(amounts.amounts) for amounts in said.totals]
+            self.seeking.on_never(said.id, dict(said.asked), totals, list(said.pythons))
         else:
-            raise AssertionError(f"a node is told {what}")
+            offers = [(room.node, room.address, room.tasks) for room in said.rooms]
+            self.seeking.on_offers(said.id, offers, self.local())
 
-    def _request(self) -> int:
-        self._last_request += 1
-        return self._last_request
-
-    def claim(self, name: str, start: int) -> None:
-        """Start an actor with a name."""
-        if name not in self.hosted and name not in self.claims:
-            self.claims[name] = start
-            self._claim(name, start)
-
-    def _claim(self, name: str, start: int) -> None:
-        request = self._request()
-        self.requests[request] = name
-        self.head.say(claim=cluster_pb2.NameClaim(id=request, name=name, owner=self.incarnation, incarnation=start))
-
-    def look_up(self, name: str) -> None:
-        """Ask who bears a name."""
-        request = self._request()
-        self.look_ups = {r: n for r, n in self.look_ups.items() if n != name} | {request: name}
-        self.head.say(name=cluster_pb2.NameQuestion(id=request, name=name))
-
-    def _on_name(self, said: Any) -> None:
-        name = self.requests.pop(said.id, None)
-        if name is None:
-            self.look_ups.pop(said.id, None)
-            return
-        start = self.claims.pop(name, None)
-        if start is not None and said.outcome == cluster_pb2.NameAnswer.GRANTED:
-            self.hosted[name] = start
-        elif start is not None:
-            self.world.mark("name refused")
-
-    def release(self, name: str) -> None:
-        """A named actor ends."""
-        start = self.hosted.pop(name, None)
-        if start is not None:
-            released = cluster_pb2.NameRelease(name=name, owner=self.incarnation, incarnation=start)
-            self.head.say(release=released)
-
-    def begin_again(self) -> None:
-        """This incarnation is given up: all ends, and the process begins as a new one."""
-        self.world.mark("began again")
-        self.die()
-        self.world.bring_back(self)
-
-    def leave(self) -> None:
-        """It has drained."""
-        self.die()
-        self.world.bring_back(self)
-
-    # -- room elsewhere ------------------------------------------------------------------------------------------------
+    def on_try_later(self, request: int) -> None:
+        """The head's table is full."""
+        self.seeking.on_try_later(request, self.local())
 
     def wants(self, root: Root, waiting: int) -> None:
         """So many tasks of a client can be sent nowhere."""

@@ -68,12 +68,12 @@ class NetLink:
 class NetPeering(Peering):
     """The real one; only where it dials it meets the model of the network."""
 
-    def __init__(self, process: Any, loop: Any, members: Any, address: str) -> None:
+    def __init__(self, process: NetProcess, node: Any, loop: Any, members: Any, address: str) -> None:
         security: Any = None
         hello = cluster_pb2.PeerHello(incarnation=process.incarnation, address=address)
         self.process = process
         self._links_of: dict[int, NetLink] = {}
-        super().__init__(process, loop, security, members, hello)
+        super().__init__(node, loop, security, members, hello)
 
     def dial(self, node: int, on_dialled: OnDialled) -> None:
         """As the real one, with a walk over the candidates in place of a coroutine."""

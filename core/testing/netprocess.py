@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from .netlinks import KEEPALIVE, End, NetFrame
 
 if TYPE_CHECKING:
-    from .networld import NetWorld
+    from .networld import Network
 
 
 class NetProcess:
     """One process. What concerns it while it is stopped waits until it goes on, input or timers first."""
 
-    def __init__(self, world: NetWorld, name: str, place: str) -> None:
+    def __init__(self, world: Network, name: str, place: str) -> None:
         self.world = world
         self.name = name
         self.place = place
@@ -41,7 +41,7 @@ class NetProcess:
             if self.stopped:
                 self._deferred.append((is_input, do))
                 return
-            self.world.touched[self.incarnation] = self
+            self.world.awake[self.incarnation] = self
             do()
 
         if delay <= 0.0 and not self.stopped and is_input:
@@ -71,7 +71,7 @@ class NetProcess:
             if self.stopped or not self.alive:
                 self._deferred.append((is_input, do))
             else:
-                self.world.touched[self.incarnation] = self
+                self.world.awake[self.incarnation] = self
                 do()
 
     def die(self, *, silently: bool = False) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Set
 
 from .course import Course
 from .netfaults import NetFaults
-from .nethead import HEAD, Disk, NetHead
+from .nethead import Disk, NetHead
 from .netlinks import Dialling, End
-from .netnode import NetNode
+from .netnode import NetNode, NodeProcess
 from .netprocess import NetProcess
 from .netroot import Root
 from .netsessions import Book
@@ -32,7 +32,74 @@ EXCUSE_SECONDS = 5.5
 LOOK_SECONDS = 0.5
 
 
-class NetWorld(Course):
+class Network(Course):
+    """What worlds with a network have: places and who lives there, the wires between them, the head."""
+
+    head: NetHead
+
+    def __init__(self, seed: int, without: Set[str] = frozenset()) -> None:
+        super().__init__(seed, without)
+        self.with_faults = True
+        self.faults_are_over = False
+        self.disk = Disk()
+        self.dialling = Dialling(self)
+        self.ends: list[End] = []
+        self.wires = 0
+        self.places: dict[str, NetProcess] = {}
+        self.place_of: dict[int, str] = {}
+        self.awake: dict[int, NetProcess] = {}  # those that the last event touched
+        self.last_start = 0
+        self.excused_until = -EXCUSE_SECONDS
+
+    def start_head(self) -> None:
+        """A head begins, with what the one before has kept."""
+        self.head = NetHead(self)
+        self.put(self.head)
+        self.head.start()
+
+    def start_node(self, name: str, slots: int) -> None:
+        """A node's process begins at its place."""
+        raise NotImplementedError
+
+    def on_node_ended(self, node: NodeProcess) -> None:
+        """A node's process has ended, and its clients with it."""
+
+    def put(self, process: NetProcess) -> None:
+        """A process begins at its place."""
+        self.places[process.place] = process
+        self.place_of[process.incarnation] = process.place
+
+    def new_incarnation(self) -> int:
+        """Draw the name of a process."""
+        return self.rng.getrandbits(64) | 1
+
+    def breaks(self, chance: float) -> bool:
+        """Whether something breaks now."""
+        return not self.faults_are_over and self.with_faults and self.rng.random() < chance
+
+    def excuse(self, seconds: float) -> None:
+        """Something falls silent for so long: sessions may be lost by that, for a while after it too."""
+        self.excused_until = max(self.excused_until, self.now + seconds)
+
+    def check_silence(self) -> None:
+        """A session was given up for silence: there was some."""
+        assert self.now < self.excused_until + EXCUSE_SECONDS, "a session is lost by silence, and there was none"
+
+    def bring_back(self, process: NetProcess) -> None:
+        """A process has ended: another one starts at its place after a while. Clients of a node end with it."""
+        if isinstance(process, NodeProcess):
+            self.on_node_ended(process)
+        delay = self.rng.choice((0.1, 1.0, 4.0)) * self.rng.random()
+        self.at(delay, f"{process.name} starts again", lambda: self._start_again(process))
+
+    def _start_again(self, process: NetProcess) -> None:
+        if isinstance(process, NodeProcess):
+            self.start_node(process.name, process.slots)
+        else:
+            self.start_head()
+
+
+class NetWorld(Network):
     """Everything that exists in one seed."""
 
     name = "network"
@@ -70,26 +137,14 @@ class NetWorld(Course):
         super().__init__(seed, without)
         rng = self.rng_of("world")
         self.with_faults = rng.random() < 0.8
-        self.faults_are_over = False
-        self.disk = Disk()
         self.book = Book()
-        self.dialling = Dialling(self)
-        self.ends: list[End] = []
-        self.wires = 0
-        self.places: dict[str, NetProcess] = {}
-        self.place_of: dict[int, str] = {}
         self.gateway_of: dict[int, int] = {}
-        self.touched: dict[int, NetProcess] = {}
         self.begun: set[tuple[int, int, int]] = set()
         self.roots: list[Root] = []
         self.clients = 0
-        self.last_start = 0
-        self.excused_until = -EXCUSE_SECONDS
         self.is_quiet_since: float | None = None
         self.faults = NetFaults(self)
-        self.head = NetHead(self)
-        self._put(self.head)
-        self.at(0.0, "head starts", self.head.start)
+        self.at(0.0, "head starts", self.start_head)
         for number in range(rng.randint(2, 4)):
             self._add_node(f"node{number}", rng.choice((1, 2, 4)))
         for number in range(rng.choice((0, 1, 1))):
@@ -97,7 +152,7 @@ class NetWorld(Course):
 
     def _add_node(self, name: str, slots: int) -> None:
         rng = self.rng_of(name)
-        self._start_node(name, slots)
+        self.start_node(name, slots)
         for _ in range(rng.choice((0, 1)) if slots else 1):
             self.clients += 1
             client, tasks, delay = f"client{self.clients}", rng.choice((1, 4, 12, 30)), 2.0 * rng.random()
@@ -110,53 +165,24 @@ class NetWorld(Course):
             node.add_root(client, tasks)
             node.settle()
 
-    def _start_node(self, name: str, slots: int) -> None:
+    def start_node(self, name: str, slots: int) -> None:
+        """A node's process begins at its place."""
         node = NetNode(self, name, name, slots)
-        self._put(node)
+        self.put(node)
         node.after(0.05 * self.rng.random(), "starts", node.head.dial)
 
-    def _put(self, process: NetProcess) -> None:
-        self.places[process.place] = process
-        self.place_of[process.incarnation] = process.place
-
-    def new_incarnation(self) -> int:
-        """Draw the name of a process."""
-        return self.rng.getrandbits(64) | 1
-
-    def breaks(self, chance: float) -> bool:
-        """Whether something breaks now."""
-        return not self.faults_are_over and self.with_faults and self.rng.random() < chance
-
-    def excuse(self, seconds: float) -> None:
-        """Something falls silent for so long: sessions may be lost by that, for a while after it too."""
-        self.excused_until = max(self.excused_until, self.now + seconds)
-
-    def check_silence(self) -> None:
-        """A session was given up for silence: there was some."""
-        assert self.now < self.excused_until + EXCUSE_SECONDS, "a session is lost by silence, and there was none"
-
-    def bring_back(self, process: NetProcess) -> None:
-        """A process has ended: another one starts at its place after a while. Clients of a node end with it."""
-        if isinstance(process, NetNode):
-            for root in process.roots.values():
+    def on_node_ended(self, node: NodeProcess) -> None:
+        """Clients end with their node."""
+        if isinstance(node, NetNode):
+            for root in node.roots.values():
                 root.alive = False
                 root.settled = set(range(1, root.submitted + 1))
-        delay = self.rng.choice((0.1, 1.0, 4.0)) * self.rng.random()
-        self.at(delay, f"{process.name} starts again", lambda: self._start_again(process))
-
-    def _start_again(self, process: NetProcess) -> None:
-        if isinstance(process, NetNode):
-            self._start_node(process.name, process.slots)
-        else:
-            self.head = NetHead(self)
-            self._put(self.head)
-            self.head.start()
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Check the machines that the last event touched."""
-        for process in self.touched.values():
+        for process in self.awake.values():
             if not process.alive:
                 continue
             if isinstance(process, NetNode):
@@ -165,7 +191,7 @@ class NetWorld(Course):
                 process.seeking.check()
             elif isinstance(process, NetHead):
                 process.machine.check()
-        self.touched.clear()
+        self.awake.clear()
 
     def run(self) -> None:
         """Live through both phases. Raises what is wrong."""

@@ -271,8 +271,9 @@ class SimNode(Node):
     def on_frames(self, peer: Any, frames: list[Any]) -> None:
         """Handle frames, and note that this has been done."""
         super().on_frames(peer, frames)
-        for frame_type, body, _, _ in frames:
-            self.world.credits.handled_by_node(peer.incarnation, frame_type, body)
+        for frame_type, body, node, _ in frames:
+            if not self.machine.is_other(node):
+                self.world.credits.handled_by_node(peer.incarnation, frame_type, body)
 
     def _adopt(self, peer: Any, message: Any, heir: Any) -> None:
         """Objects pass to another owner."""

@@ -29,9 +29,15 @@ class ClientProgram:
         """Do a number of things, then wait for everything, let everything go and stay."""
         rng, process = self.rng, self.process
         self._make_kinds()
-        actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2 + [self._buffer] * 2 + [self._drop] * 2
-        actions += [self._put, self._take, self._cancel, self._cancel_array, self._dispose, self._timeout, self._bind]
-        actions += [self._unbind, self._chain, self._chain, self._define]
+        actions = [self._submit] * 6 + [self._extend] * 3 + [self._fetch] * 2 + [self._drop] * 2 + [self._put]
+        actions += [self._take, self._cancel, self._cancel_array, self._dispose, self._timeout]
+        actions += [self._chain, self._chain, self._define]
+        if self.world.has_bindings:
+            actions += [self._bind, self._unbind]
+        if self.world.has_stores:
+            actions += [self._buffer] * 2
+        if self.world.pause_seconds:
+            actions += [self._pause]
         for number in range(rng.randint(3, 9)):
             part = f"{process.name} action {number}"
             self.rng = self.world.rng_of(part)
@@ -62,17 +68,15 @@ class ClientProgram:
             self.kinds.append(kind)
         if rng.random() < 0.05:
             self.kinds.append(process.calls.add_kind({"CPU": 99 * CPU}, retries=3))
-        totals = self.process.machine.node.totals
         for kind in self.kinds:
-            asked = process.client.kinds[kind.id].resources
-            if any(amount > totals[name] for name, amount in asked.items()):
+            if not self.world.can_run(process, process.client.kinds[kind.id].resources):
                 process.ledger.spoilt.add(kind.id)
 
     def _define(self) -> Program:
         """Make a function anew, at times one over a stored array; the kind of an older one ends with its tasks."""
         rng, process = self.rng, self.process
         function = PLAIN_FUNCTION
-        if rng.random() < 0.4:
+        if rng.random() < 0.4 and self.world.has_stores:
             try:
                 yield from process.calls.make_room(1)
             except Full:
@@ -136,9 +140,14 @@ class ClientProgram:
         refs = tuple(self.rng.sample(self.process.refs, 1)) if self.process.refs and self.rng.random() < 0.3 else ()
         self.world.last_spec += 1
         try:
-            yield from self.process.calls.put(self.world.last_spec, refs, self.rng.choice((0, 1, 3)))
+            pages = self.rng.choice((0, 1, 3)) if self.world.has_stores else 0
+            yield from self.process.calls.put(self.world.last_spec, refs, pages)
         except Full:
             yield from self._drop()
+
+    def _pause(self) -> Program:
+        """Do nothing for a while, at times so long that sessions close."""
+        yield Want("time", self.world.pause_seconds * self.rng.random() ** 3)
 
     def _buffer(self) -> Program:
         """Store an array that calls will be given again and again."""

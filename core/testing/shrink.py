@@ -23,7 +23,9 @@ def name_failure(error: BaseException) -> Failure:
     return type(error).__name__, where.filename, where.lineno
 
 
-def shrink(run: Callable[[frozenset[str]], tuple[Course, BaseException | None]], most_runs: int = MOST_RUNS) -> set[str]:
+def shrink(
+    run: Callable[[frozenset[str]], tuple[Course, BaseException | None]], most_runs: int = MOST_RUNS
+) -> set[str]:
     """Return names of parts without which the same failure remains; `run` lives through a course without some.
 
     Raises:

@@ -20,13 +20,14 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
+from .clusterworld import ClusterWorld
 from .course import Course
 from .networld import NetWorld
 from .shrink import shrink
 from .world import World
 
 #: The sorts of worlds, in the order in which seeds take them.
-WORLDS: tuple[type[Course], ...] = (World, NetWorld)
+WORLDS: tuple[type[Course], ...] = (World, NetWorld, ClusterWorld)
 
 #: Seeds of a world from which on every rare mark of it must have been reached.
 MARKS_NEED = 1000

@@ -12,7 +12,7 @@ from .process import Program, Want
 
 if TYPE_CHECKING:
     from .worker import WorkerProcess
-    from .world import World
+    from .world import TaskWorld
 
 #: 1 CPU in the machines' units.
 CPU = 10_000
@@ -56,7 +56,7 @@ def expected_token(spec: Any, inputs: tuple[int, ...] = (), *, is_repeated: bool
     return mix(spec[0], *inputs, *tokens)
 
 
-def make_spec(world: World, rng: Random, depth: int = 0) -> Spec:
+def make_spec(world: TaskWorld, rng: Random, depth: int = 0) -> Spec:
     """Draw a task."""
     world.last_spec += 1
     seconds = rng.choice((0.00001, 0.0001, 0.0005, 0.002, 0.02)) * rng.random()
@@ -64,12 +64,14 @@ def make_spec(world: World, rng: Random, depth: int = 0) -> Spec:
     if depth < 2 and rng.random() < 0.15:
         children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(1))
     fault = "" if rng.random() < 0.93 else rng.choice(("raise", "once", "exit" if world.with_faults else "raise"))
-    return Spec(world.last_spec, seconds, children, rng.choice((GET, GET, LEAVE, RETURN)),
-                rng.choice((0, 1)) if rng.random() < 0.1 else -1, rng.choice((1, 2)) if rng.random() < 0.15 else 0,
-                fault)  # fmt: skip
+    puts = rng.choice((0, 1)) if rng.random() < 0.1 else -1
+    pages = rng.choice((1, 2)) if rng.random() < 0.15 else 0
+    if not world.has_stores:
+        puts, pages = min(puts, 0), 0
+    return Spec(world.last_spec, seconds, children, rng.choice((GET, GET, LEAVE, RETURN)), puts, pages, fault)
 
 
-def make_chain(world: World, rng: Random, levels: int) -> Spec:
+def make_chain(world: TaskWorld, rng: Random, levels: int) -> Spec:
     """Draw a task whose result leads to the others, level by level."""
     world.last_spec += 1
     children: tuple[Any, ...] = ()
@@ -77,11 +79,13 @@ def make_chain(world: World, rng: Random, levels: int) -> Spec:
         below = [levels - 1] + [0] * rng.choice((0, 0, 1))
         children = tuple(tuple(make_chain(world, rng, levels)) for levels in below)
     seconds = rng.choice((0.00001, 0.0005, 0.005)) * rng.random()
-    pages = 1 if rng.random() < 0.1 else 0
-    return Spec(world.last_spec, seconds, children, RETURN, rng.choice((-1, -1, -1, 0, 1)), pages, "")
+    pages, puts = 1 if rng.random() < 0.1 else 0, rng.choice((-1, -1, -1, 0, 1))
+    if not world.has_stores:
+        puts, pages = min(puts, 0), 0
+    return Spec(world.last_spec, seconds, children, RETURN, puts, pages, "")
 
 
-def make_follower(world: World) -> Spec:
+def make_follower(world: TaskWorld) -> Spec:
     """A task that waits for all that it is given references to."""
     world.last_spec += 1
     return Spec(world.last_spec, 0.0, (), FOLLOW, -1, 0, "")

@@ -20,7 +20,6 @@ from .tasks import run_task
 
 if TYPE_CHECKING:
     from .machine import Machine
-    from .world import World
 
 
 class WorkerProcess(Process):

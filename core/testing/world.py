@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 from ..ids import ObjectId
@@ -36,48 +36,19 @@ _UNORDERED = {Frame.KIND, Frame.KIND_REFUSED, Frame.WELCOME}
 _MARKED = {Frame.ADOPT: "passed on when settled", Frame.RETURNED: "returned surplus", Frame.OWNER_LOST: "owner lost"}
 
 
-class World(Course):
-    """Everything that exists in one seed."""
+class TaskWorld(Course):
+    """What worlds have in which processes submit and run tasks; `machines` are theirs."""
 
-    name = "node"
-    rare = (
-        "adoption",
-        "blocked",
-        "borrower died",
-        "cancel of finished",
-        "child",
-        "child got its parent's CPU",
-        "client died",
-        "died between packet and first item",
-        "died while running",
-        "followed",
-        "forgot a kind",
-        "init failed",
-        "interrupted",
-        "killed by the node",
-        "late answer",
-        "owner lost",
-        "part of a packet",
-        "passed on when settled",
-        "passing refused",
-        "poison",
-        "recall lost the race",
-        "recall won",
-        "result of cancelled",
-        "retry",
-        "returned surplus",
-        "room came back",
-        "socket full",
-        "stopped",
-        "store full",
-        "template died",
-        "word repeated",
-    )
+    #: Whether values are stored, here and now: small ones lie with their owner.
+    has_stores = True
+    #: Whether programs make bindings.
+    has_bindings = True
+    #: Virtual seconds that programs pause at most; 0: they do not.
+    pause_seconds = 0.0
 
     def __init__(self, seed: int, without: Set[str] = frozenset()) -> None:
         super().__init__(seed, without)
-        rng = self.rng
-        self.with_faults = rng.random() < 0.65
+        self.with_faults = self.rng.random() < 0.65
         self.faults_are_over = not self.with_faults
         self.is_faulty = False  # something happened because of which tasks may fail
         self.last_spec = 0
@@ -88,22 +59,17 @@ class World(Course):
         self._begun: set[tuple[int, int, int, int]] = set()
         self.credits = Credits(self)
         self.machines: list[Machine] = []
-        self.machines.append(Machine(self, rng.choice((1, 2, 2, 4)), 4096 * rng.choice((6, 12, 64))))
         self.programs: list[ClientProgram] = []
-        for number in range(rng.choice((1, 1, 2, 3))):
-            self._add_client(number)
-        self.faults = Faults(self)
 
-    def _add_client(self, number: int) -> None:
-        machine = self.machines[0]
-        process = Process(machine, f"client{number}", incarnation := self.new_incarnation(), incarnation)
+    def start_client(self, machine: Machine, name: str) -> None:
+        """A client comes to a node, and its program begins."""
+        process = Process(machine, name, incarnation := self.new_incarnation(), incarnation)
         self.add(process)
         machine.node.join_client(process)
-        if self.keeps(process.name):
-            process.background.start()
-            program = ClientProgram(process, self.rng_of(process.name))
-            self.programs.append(program)
-            process.after(0.001 * self.rng.random(), "starts", lambda: process.start(program.run()))
+        process.background.start()
+        program = ClientProgram(process, self.rng_of(name))
+        self.programs.append(program)
+        process.after(0.001 * self.rng.random(), "starts", lambda: process.start(program.run()))
 
     def new_incarnation(self) -> int:
         """Draw the name of a process."""
@@ -119,17 +85,7 @@ class World(Course):
         """Check the machines that the last event touched."""
         check_world(self)
 
-    def run(self) -> None:
-        """Live through both phases. Raises what is wrong."""
-        self.faults.begin()
-        while self.step():
-            if self.faults_are_over:
-                assert self.now < self.faults.ended_at + SETTLE_SECONDS, self._describe_stuck()
-        assert self.faults_are_over
-        self._read_out()
-        check_quiet(self)
-
-    def _read_out(self) -> None:
+    def read_out(self) -> None:
         """Let workers handle what they would find with their next task, and let go of what their last one kept."""
         for process in self.processes.values():
             if process.alive:
@@ -142,7 +98,7 @@ class World(Course):
                     process.handle_input()
                     check_world(self)
 
-    def _describe_stuck(self) -> str:
+    def describe_stuck(self) -> str:
         alive = [repr(process) for process in self.processes.values() if process.alive]
         return "not settled: " + ", ".join(alive)
 
@@ -189,9 +145,22 @@ class World(Course):
         if parent.client.turns.told_blocked:
             self.mark("child got its parent's CPU")
 
-    def memory_of(self, descriptor: Any) -> Memory:
-        """The store in which something lies."""
-        return next(m.memory for m in self.machines if m.node.incarnation == descriptor.node)
+    def can_run(self, process: Process, asked: Mapping[str, int]) -> bool:
+        """Whether tasks with this demand will be run for a process, rather than be refused."""
+        return all(amount <= process.machine.node.totals[name] for name, amount in asked.items())
+
+    def machine_of(self, node: int) -> Machine | None:
+        """The machine of a node."""
+        return next((machine for machine in self.machines if machine.incarnation == node), None)
+
+    def memory_of(self, descriptor: Any) -> Memory | None:
+        """The store in which something lies; None when its machine has gone."""
+        machine = self.machine_of(descriptor.node)
+        return machine.memory if machine is not None and machine.alive else None
+
+    def may_be_gone(self, value: bytes) -> bool:
+        """Whether a stored value may have been lost with its machine."""
+        return False
 
     def bind(self, process: Process, binding: pb.Binding) -> None:
         """A client makes a binding."""
@@ -213,3 +182,61 @@ class World(Course):
                 if kind is not None and client.kind_binding.get(kind.id) == binding:
                     client.owner.cancel(seq)
         client.flush()
+
+
+class World(TaskWorld):
+    """Everything that exists in one seed."""
+
+    name = "node"
+    rare = (
+        "adoption",
+        "blocked",
+        "borrower died",
+        "cancel of finished",
+        "child",
+        "child got its parent's CPU",
+        "client died",
+        "died between packet and first item",
+        "died while running",
+        "followed",
+        "forgot a kind",
+        "init failed",
+        "interrupted",
+        "killed by the node",
+        "late answer",
+        "owner lost",
+        "part of a packet",
+        "passed on when settled",
+        "passing refused",
+        "poison",
+        "recall lost the race",
+        "recall won",
+        "result of cancelled",
+        "retry",
+        "returned surplus",
+        "room came back",
+        "socket full",
+        "stopped",
+        "store full",
+        "template died",
+        "word repeated",
+    )
+
+    def __init__(self, seed: int, without: Set[str] = frozenset()) -> None:
+        super().__init__(seed, without)
+        rng = self.rng
+        self.machines.append(Machine(self, rng.choice((1, 2, 2, 4)), 4096 * rng.choice((6, 12, 64))))
+        for number in range(rng.choice((1, 1, 2, 3))):
+            if self.keeps(f"client{number}"):
+                self.start_client(self.machines[0], f"client{number}")
+        self.faults = Faults(self)
+
+    def run(self) -> None:
+        """Live through both phases. Raises what is wrong."""
+        self.faults.begin()
+        while self.step():
+            if self.faults_are_over:
+                assert self.now < self.faults.ended_at + SETTLE_SECONDS, self.describe_stuck()
+        assert self.faults_are_over
+        self.read_out()
+        check_quiet(self)

@@ -52,7 +52,6 @@ def take_what_comes_behind_a_gap(patch: pytest.MonkeyPatch) -> None:
     change_numbers(patch, lambda seq, expects: seq > expects)
 
 
-
 def never_ask_for_what_is_missing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session.Session, "_miss", nothing)
 
