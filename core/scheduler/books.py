@@ -9,6 +9,7 @@ from ..ids import ObjectId
 from .arrays import Array
 from .entries import Place
 from .kinds import Kind
+from .lineage import Lineage
 from .references import References
 from .shares import OWN_NODE, Terms
 from .tasks import Task
@@ -26,12 +27,15 @@ class Books:
     - `Kind.ready`: plain tasks in READY, in order of submission (cancelled ones are skipped when met).
     - `Kind.arrays`: arrays with items that were never sent or must be sent again.
     - `nodes`: further nodes to which tasks may be sent; each kind that used one has a share there.
+    - `lineage`: how stored results were made.
+    - `rerun`: plain tasks, by index, that run once more because something that they stored was lost. Each counts as a
+      reference to its own entry.
     - `Share.outstanding`: tasks sent there and not yet answered for (by a result, a loss or a return); never above the
       credit by a new send.
     """
 
-    __slots__ = ("arrays", "backlog", "commands", "counts", "home", "incarnation", "is_joined", "kinds", "nodes",
-                 "owed", "refs", "unanswered")  # fmt: skip
+    __slots__ = ("arrays", "backlog", "commands", "counts", "has_lost", "home", "incarnation", "is_joined", "kinds",
+                 "lineage", "nodes", "owed", "refs", "rerun", "unanswered")  # fmt: skip
 
     def __init__(self, incarnation: int, home: int, *, is_joined: bool) -> None:
         self.incarnation = incarnation
@@ -39,6 +43,10 @@ class Books:
         self.is_joined = is_joined  # it belongs to a cluster, so that further nodes may come
         self.commands: list[Any] = []
         self.refs = References(incarnation, self.commands)
+        self.lineage = Lineage(self.refs)
+        self.refs.on_ended = self.lineage.on_ended
+        self.rerun: set[int] = set()
+        self.has_lost = False  # some object was lost: tasks in READY may miss an input again
         self.kinds: dict[int, Kind] = {}
         self.arrays: dict[int, Array] = {}
         self.nodes: dict[int, Terms] = {}

@@ -10,22 +10,29 @@ from .entries import Extra
 from .notices import Unpin
 from .orders import Answer
 from .outcomes import OwnerLostMark, ReleasedMark
+from .rebuilding import Rebuilding
 from .settling import Settling
 
 
 class Borrowing:
     """Answers borrowers, and takes values of objects that other processes own."""
 
-    __slots__ = ("_books", "_refs", "_settling")
+    __slots__ = ("_books", "_rebuilding", "_refs", "_settling")
 
-    def __init__(self, books: Books, settling: Settling) -> None:
+    def __init__(self, books: Books, settling: Settling, rebuilding: Rebuilding) -> None:
         self._books = books
         self._refs = books.refs
         self._settling = settling
+        self._rebuilding = rebuilding
 
-    def on_asked(self, oid: ObjectId, asker: int) -> None:
-        """A borrower wants a value: answer now or when it is there. An object that is gone is answered as released."""
+    def on_asked(self, oid: ObjectId, asker: int, version: int) -> None:
+        """A borrower wants a value: answer now or when it is there. An object that is gone is answered as released.
+
+        `version` is one that it could get nowhere, or 0.
+        """
         refs = self._refs
+        if version:
+            self._rebuilding.rebuild(oid, version)
         entry = refs.find(oid)
         if entry is None:
             self._books.commands.append(Answer(oid, self._mark_gone(oid), asker, ()))

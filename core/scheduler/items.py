@@ -160,6 +160,10 @@ class Items:
         if cause is LostCause.PROCESS and kind.is_poisoned():
             self.fail(array, array.take_unsent(), PoisonMark(kind.name, kind.deaths, death))
 
+    def lose(self, stream: int, index: int, attempt: int, node: int) -> None:
+        """An item could not run where it was sent, through no fault of its own."""
+        self.on_lost(Span(stream, index, 1, attempt), LostCause.MACHINE, None, None, node)
+
     def on_returned(self, span: Span, node: int) -> None:
         """A node gave back items that had not begun; it costs them nothing."""
         for array, index in self._answered(span, "late return", node):

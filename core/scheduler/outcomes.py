@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from ..ids import ObjectId
+
 
 class LostCause(IntEnum):
     """Why a task will bring no result from an attempt; the numbers are those of the wire."""
@@ -79,6 +81,13 @@ class OwnerLostMark(NamedTuple):
 class ReleasedMark(NamedTuple):
     """The object was released before somebody asked for its value."""
 
+    reason: str
+
+
+class ObjectLostMark(NamedTuple):
+    """The last copy of a stored object is lost, and it cannot be made again: `reason` says why."""
+
+    oid: ObjectId
     reason: str
 
 

@@ -31,6 +31,7 @@ from .orders import Answer, Ask, Send, SendCancel, SendItems, Settled, Want
 from .outcomes import CancelledMark, LostCause, is_failure
 from .passing import Adopted, Parcel, Passing
 from .plain import Plain
+from .rebuilding import Rebuilding
 from .sending import Sending
 from .settling import Settling
 from .shares import OUTSTANDING_MIN, OUTSTANDING_NBYTES, OWN_NODE, Share, Terms
@@ -46,11 +47,12 @@ class Owner:
     def __init__(self, incarnation: int, initial_credit: int, home: int = OWN_NODE, *, joined: bool = False) -> None:
         self._books = books = Books(incarnation, home, is_joined=joined)
         self._settling = Settling(books)
-        self._borrowing = Borrowing(books, self._settling)
         self._passing = Passing(books, self._settling)
-        self._sending = Sending(books)
+        self._sending = Sending(books, self._settling)
         self._plain = Plain(books, self._settling)
         self._items = Items(books)
+        self._rebuilding = Rebuilding(books, self._settling, self._plain, self._items)
+        self._borrowing = Borrowing(books, self._settling, self._rebuilding)
         self._further = Further(books, self._plain, self._items)
         self._owned = books.refs.owned
         self._home = home
@@ -173,6 +175,13 @@ class Owner:
     def ask(self, oid: ObjectId) -> None:
         """Ask for the value of a borrowed object, once."""
         self._settling.ask(oid)
+
+    def rebuild(self, oid: ObjectId, version: int) -> None:
+        """Nobody has this version of a stored object any more: its task runs again, or its owner is asked.
+
+        Until then it has no value. If it cannot be made again, an ObjectLostMark is its value at once.
+        """
+        self._rebuilding.rebuild(oid, version)
 
     def cancel(self, seq: int, *, force: bool = False, kill_after: float | None = None) -> None:
         """Settle a plain task as cancelled at once; a finished one is left alone."""
@@ -307,6 +316,15 @@ class Owner:
         """A plain task raised what its kind may retry; True: it will run again."""
         return self._plain.on_raised(index, attempt, self._books.name_node(node))
 
+    def on_input_lost(self, index: int, attempt: int, oid: ObjectId, version: int, node: int = OWN_NODE) -> None:
+        """A plain task did not begin, since nobody had this version of an input any more: instead of `on_finished`."""
+        self._rebuilding.on_input_lost(index, attempt, oid, version, self._books.name_node(node))
+
+    def on_item_input_lost(self, stream: int, index: int, attempt: int, oid: ObjectId, version: int,
+                           node: int = OWN_NODE) -> None:  # fmt: skip
+        """The same of an item of a task array."""
+        self._rebuilding.on_item_input_lost(stream, index, attempt, oid, version, self._books.name_node(node))
+
     def on_returned(self, spans: Iterable[Span], node: int = OWN_NODE) -> None:
         """The node gave back tasks that had not begun; it costs them nothing."""
         node = self._books.name_node(node)
@@ -330,14 +348,18 @@ class Owner:
         for entry in self._owned.values():
             if entry.stored is not None:
                 entry.value, entry.stored = mark, None
+        self._books.lineage.clear()
         self.refs.located.clear()
         self._borrowing.on_link_lost(mark)
 
     # -- what other processes say, by way of the node ------------------------------------------------------------------
 
-    def on_asked(self, oid: ObjectId, asker: int) -> None:
-        """A borrower wants a value: answer now or when it is there. An object that is gone is answered as released."""
-        self._borrowing.on_asked(oid, asker)
+    def on_asked(self, oid: ObjectId, asker: int, version: int = 0) -> None:
+        """A borrower wants a value: answer now or when it is there. An object that is gone is answered as released.
+
+        `version` is one that it could get nowhere, or 0.
+        """
+        self._borrowing.on_asked(oid, asker, version)
 
     def on_answered(self, oid: ObjectId, value: Any, extra: Extra | None) -> None:
         """The owner of a borrowed object has answered; an extent was pinned for us when the answer passed the node."""

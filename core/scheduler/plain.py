@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ids import ObjectId, Span
 from .books import Books
-from .entries import Extra
+from .entries import Entry, Extra
 from .kinds import NO_LOSSES
 from .outcomes import LostCause, LostMark
 from .settling import Settling
@@ -21,18 +21,19 @@ SENT, FINISHED = TaskState.SENT, TaskState.FINISHED
 class Plain:
     """Settles plain tasks, sends them again, or drops what came too late."""
 
-    __slots__ = ("_books", "_owned", "_refs", "_settling")
+    __slots__ = ("_books", "_owned", "_refs", "_rerun", "_settling")
 
     def __init__(self, books: Books, settling: Settling) -> None:
         self._books = books
         self._refs = books.refs
         self._owned = books.refs.owned
+        self._rerun = books.rerun
         self._settling = settling
 
     def on_finished(self, first: int, attempt: int, stride: int, values: Sequence[bytes],
                     extras: Mapping[int, Extra] | None, node: int) -> None:  # fmt: skip
         """Results came: `stride` values a task."""
-        if stride == 1 and not extras:
+        if stride == 1 and not extras and not self._rerun:
             self._finish_simple(first, attempt, values, node)
             return
         for position in range(0, len(values), stride):
@@ -42,7 +43,7 @@ class Plain:
             if task is not None:
                 self._finish(task, values[position : position + stride], parts)
             else:
-                self._finish_late(index, attempt, parts, node)
+                self.finish_late(index, attempt, parts, node)
 
     def _finish_simple(self, first: int, attempt: int, values: Sequence[bytes], node: int) -> None:
         """One value a task, inline and without references: what nearly all results are."""
@@ -56,7 +57,7 @@ class Plain:
                 at = task.share
                 if at is not share:
                     if at is None or at.node != node:
-                        self._finish_late(index, attempt, {}, node)
+                        self.finish_late(index, attempt, {}, node)
                         index += 1
                         continue
                     if share is not None:
@@ -74,31 +75,49 @@ class Plain:
                 if task.waiters is not None or task.count <= 0:
                     self._settling.arrived(ObjectId(books.incarnation, index), task)
             else:
-                self._finish_late(index, attempt, {}, node)
+                self.finish_late(index, attempt, {}, node)
             index += 1
         if share is not None:
             share.outstanding -= answered
         books.unanswered -= settled + answered
 
     def _finish(self, task: Task, values: Sequence[bytes], extras: Mapping[int, Extra]) -> None:
-        entries = [self._owned[task.index + offset] for offset in range(len(values))]  # none ends without a value
+        """Give a task's results their values; one that had its value before, since another was lost, keeps that."""
+        oids = [ObjectId(self._books.incarnation, task.index + offset) for offset in range(len(values))]
+        entries = [self._owned.get(oid.seq) for oid in oids]
+        made = {offset: entry for offset, entry in enumerate(entries) if entry is not None and entry.value is None}
         for offset, extra in extras.items():
-            entries[offset].stored = extra.stored
-            if extra.stored is not None:
-                oid = ObjectId(self._books.incarnation, task.index + offset)
-                self._books.locate(oid, extra.node, extra.nbytes)
+            if offset not in made:
+                self._refs.discard(oids[offset], extra)
+                continue
+            made[offset].stored = extra.stored
             # Before the inputs go: it may be one of them.
-            self._refs.contain(entries[offset], extra.contained, is_received=True)
+            self._refs.contain(made[offset], extra.contained, is_received=True)
+            if extra.stored is not None:
+                self._books.locate(oids[offset], extra.node, extra.nbytes)
+        self._keep_lineage(task, made)
         self._settling.answered(task)
         task.kind.deaths = 0
         task.move(TaskEvent.FINISH)
         self._books.unanswered -= 1
-        for entry, value in zip(entries, values, strict=True):
-            entry.value = value
-        for offset, entry in enumerate(entries):
-            self._settling.arrived(ObjectId(self._books.incarnation, task.index + offset), entry)
+        for offset, entry in made.items():
+            entry.value = values[offset]
+        self._settling.end_rerun(task)
+        for oid, found in zip(oids, entries, strict=True):
+            if found is not None:
+                self._settling.arrived(oid, found)
 
-    def _finish_late(self, index: int, attempt: int, extras: Mapping[int, Extra], node: int) -> None:
+    def _keep_lineage(self, task: Task, made: Mapping[int, Entry]) -> None:
+        books = self._books
+        if books.is_joined:
+            stored = [task.index + offset for offset, entry in made.items() if entry.stored is not None]
+            if stored:
+                books.lineage.keep(task, stored)
+            for offset, entry in made.items():
+                if entry.stored is None:
+                    books.lineage.on_ended(task.index + offset)
+
+    def finish_late(self, index: int, attempt: int, extras: Mapping[int, Extra], node: int) -> None:
         """Drop results that nobody wants."""
         self._books.counts["result of cancelled" if self._answer_owed(index, attempt, node) else "late result"] += 1
         for offset, extra in extras.items():
@@ -125,11 +144,11 @@ class Plain:
         for index in range(span.first, span.end, span.stride):
             task = self.sent_task(index, span.attempt, node)
             if task is not None:
-                self._lose(task, cause, death, mark)
+                self.lose(task, cause, death, mark)
             elif not self._answer_owed(index, span.attempt, node):
                 self._books.counts["late loss"] += 1
 
-    def _lose(self, task: Task, cause: LostCause, death: Any, mark: Any, reason: str | None = None) -> None:
+    def lose(self, task: Task, cause: LostCause, death: Any, mark: Any, reason: str | None = None) -> None:
         """A run is lost; `reason`: why its node was, if that is the cause."""
         kind = task.kind
         if cause is LostCause.PROCESS:
@@ -176,7 +195,7 @@ class Plain:
     def on_session_lost(self, node: int, reason: str) -> None:
         """A node has gone with everything there."""
         for task in self._all_at(node):
-            self._lose(task, LostCause.MACHINE, None, None, reason)
+            self.lose(task, LostCause.MACHINE, None, None, reason)
 
     def _all_at(self, node: int) -> Iterator[Task]:
         """Take note that a further node has nothing any more; yields what has not settled."""

@@ -27,7 +27,7 @@ Collections and their invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..ids import NO_EXTENT, ObjectId
@@ -42,7 +42,8 @@ PASSED_ON_KEPT = 1 << 16
 class References:
     """The tables of one process. Methods append what must be told to others to `commands`."""
 
-    __slots__ = ("commands", "foreign", "heirs", "incarnation", "leaving", "located", "owned", "passed_on")
+    __slots__ = ("commands", "foreign", "heirs", "incarnation", "leaving", "located", "on_ended", "owned",
+                 "passed_on")  # fmt: skip
 
     def __init__(self, incarnation: int, commands: list[Any]) -> None:
         self.incarnation = incarnation
@@ -53,6 +54,7 @@ class References:
         self.heirs: dict[ObjectId, int] = {}
         self.leaving: dict[ObjectId, int] = {}
         self.located: dict[ObjectId, Place] = {}
+        self.on_ended: Callable[[int], None] = lambda seq: None  # told of own objects that were stored
 
     def find(self, oid: ObjectId) -> Entry | None:
         """Return the entry of an object that something here refers to."""
@@ -135,6 +137,8 @@ class References:
                 self.commands.append(Release(oid, entry.stored, 1))
             elif entry.stored is not None:
                 self.commands.append(Free(oid, entry.stored))
+            if entry.stored is not None:
+                self.on_ended(oid.seq)
             return
         del self.foreign[oid]
         if not entry.adopted:

@@ -8,6 +8,7 @@ from .books import Books
 from .kinds import Kind
 from .orders import Send, SendItems, Want
 from .placing import choose_share, plan_level
+from .settling import Settling
 from .shares import OUTSTANDING_MIN, OUTSTANDING_NBYTES, OWN_NODE, Share
 from .states import TaskState
 from .tasks import Task
@@ -18,10 +19,11 @@ READY, SENT = TaskState.READY, TaskState.SENT
 class Sending:
     """Empties the backlog as far as credit goes."""
 
-    __slots__ = ("_books",)
+    __slots__ = ("_books", "_settling")
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, settling: Settling) -> None:
         self._books = books
+        self._settling = settling
 
     def plan(self) -> None:
         """Command what credit allows to be sent, and tell the nodes what waits beyond it."""
@@ -132,9 +134,10 @@ class Sending:
         stride, commands = kind.stride, self._books.commands
         sent, attempt, expected = 0, -1, -1
         batch: list[Task] = []
+        has_lost = self._books.has_lost
         while ready and sent < room:
             task = ready.popleft()
-            if task.state is not READY:
+            if task.state is not READY or (has_lost and task.inputs and not self._settling.recheck(task)):
                 continue
             task.state = SENT  # READY, SEND → SENT: the table's only way; a look-up would double the cost
             task.share = share

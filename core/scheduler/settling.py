@@ -106,10 +106,46 @@ class Settling:
         """Give every result of a task the same mark; returns what is to be passed on."""
         arrivals: list[Arrival] = []
         for seq in range(task.index, task.index + task.kind.stride):
-            entry = self._refs.owned[seq]  # none ends without a value
-            entry.value = mark
-            arrivals.append((ObjectId(self._books.incarnation, seq), entry))
+            entry = self._refs.owned.get(seq)  # none ends without a value
+            if entry is not None and (entry.value is None or entry is task):
+                if entry.value is None:
+                    entry.value = mark
+                    self._books.lineage.on_ended(seq)
+                arrivals.append((ObjectId(self._books.incarnation, seq), entry))
+        self.end_rerun(task)
         return arrivals
+
+    def end_rerun(self, task: Task) -> None:
+        """A task has ended; if that was not for the first time, it does not keep its entry any more."""
+        if task.index in self._books.rerun:
+            self._books.rerun.remove(task.index)
+            self._books.lineage.note_rerun(task)
+            task.count -= 1
+
+    def recheck(self, task: Task) -> bool:
+        """Whether a task in READY may be sent: an input may have been lost since it became ready.
+
+        Else it waits for the input again, or has failed with it.
+        """
+        failure = None
+        for oid in task.inputs:
+            entry = self._refs.find(oid)
+            if entry is None or entry.value is None:
+                continue
+            if is_failure(entry.value):
+                failure = entry.value
+        if failure is not None:
+            self.fail(task, TaskEvent.INPUT_FAILED, failure)
+            return False
+        for oid in task.inputs:
+            entry = self._refs.find(oid)
+            if entry is not None and entry.value is None:
+                entry.wait_list().dependents.append(task)
+                task.missing += 1
+        if task.missing:
+            task.move(TaskEvent.INPUT_LOST)
+            task.kind.unready += 1
+        return not task.missing
 
     def arrived(self, oid: ObjectId, entry: Entry) -> None:
         """Pass on the value that an entry has got just now; end the entry when nobody refers to it."""

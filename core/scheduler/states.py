@@ -15,7 +15,7 @@ class TaskState(Enum):
     WAITING = "waiting"  # for inputs; in `dependents` of each missing one
     READY = "ready"  # may be sent; in its kind's `ready` queue
     SENT = "sent"  # queued, running or lost at a node; counts against its kind's credit
-    FINISHED = "finished"  # has a value; only its object entries remain
+    FINISHED = "finished"  # has a value; only its object entries remain, and a record in `lineage` of what it stored
     FAILED = "failed"  # ended with an error; only its object entries remain
     CANCELLED = "cancelled"  # settled by its owner; a node may still be busy with it
 
@@ -32,6 +32,8 @@ class TaskEvent(Enum):
     LOSE = "lose"  # lost, and may not run again
     REFUSE = "refuse"  # its kind was refused, its binding failed, or the node is gone
     CANCEL = "cancel"
+    INPUT_LOST = "input lost"  # it is being made again
+    REBUILD = "rebuild"  # something that it stored is lost and must be made again
 
 
 class InvalidTransition(Exception):
@@ -46,6 +48,8 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (_S.WAITING, _E.REFUSE): _S.FAILED,
     (_S.WAITING, _E.CANCEL): _S.CANCELLED,
     (_S.READY, _E.SEND): _S.SENT,
+    (_S.READY, _E.INPUT_LOST): _S.WAITING,
+    (_S.READY, _E.INPUT_FAILED): _S.FAILED,
     (_S.READY, _E.REFUSE): _S.FAILED,
     (_S.READY, _E.CANCEL): _S.CANCELLED,
     (_S.SENT, _E.FINISH): _S.FINISHED,
@@ -54,6 +58,7 @@ TRANSITIONS: dict[tuple[TaskState, TaskEvent], TaskState] = {
     (_S.SENT, _E.LOSE): _S.FAILED,
     (_S.SENT, _E.REFUSE): _S.FAILED,
     (_S.SENT, _E.CANCEL): _S.CANCELLED,
+    (_S.FINISHED, _E.REBUILD): _S.READY,
 }
 
 

@@ -19,7 +19,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from outboard.ids import PLAIN_STREAM, ObjectId, Span, item_object
 from outboard.scheduler.notices import Free
 from outboard.scheduler.outcomes import NodeLostMark, RefusedMark, is_failure
-from outboard.scheduler.owner import Array, Extra, Kind, LostCause, Owner, Send, SendCancel, SendItems, Settled, Want
+from outboard.scheduler.owner import (
+    Array,
+    Extra,
+    Kind,
+    LostCause,
+    Owner,
+    Send,
+    SendCancel,
+    SendItems,
+    Settled,
+    Task,
+    Want,
+)
 
 ME = 7
 VALUE, STORED, ERROR = b"\x80value", b"\x0astored", b"\x12error"
@@ -32,7 +44,7 @@ Run = tuple[int, int, int, int]  # stream, index, attempt, node
 class OwnerMachine(RuleBasedStateMachine):
     """`runs` is what the nodes have and have not answered for; `old` what they may still say a second time."""
 
-    @initialize(credit=st.integers(0, 4), retries=st.integers(-1, 2), joined=st.booleans())
+    @initialize(credit=st.integers(0, 4), retries=st.integers(-1, 2), joined=st.sampled_from([True, True, True, False]))
     def begin(self, credit: int, retries: int, joined: bool) -> None:
         self.owner = Owner(ME, credit, HOME, joined=joined)
         self.kinds: list[Kind] = [self.add_kind(retries, stride) for stride in (1, 1, 2)]
@@ -198,22 +210,75 @@ class OwnerMachine(RuleBasedStateMachine):
     # -- the node
 
     @precondition(lambda self: self.runs or self.old)
-    @rule(data=st.data(), value=st.sampled_from([VALUE, VALUE, STORED, ERROR]))
+    @rule(data=st.data(), value=st.sampled_from([VALUE, STORED, STORED, STORED, ERROR]))
     def finish(self, data: Any, value: bytes) -> None:
         (stream, index, attempt, node), kind = self.pick_run(data)
         stride = kind.stride if stream == PLAIN_STREAM else 1
         oid = ObjectId(ME, index) if stream == PLAIN_STREAM else item_object(ME, stream, index)
         extras = None
         if value == STORED and (oid, attempt) not in self.came:  # a run stores its result once
+            position = data.draw(st.integers(0, stride - 1))
+            oid = ObjectId(oid.owner, oid.seq + position)
             older = [seq for seq in self.refs if stream or seq < index]  # no value contains itself
             inner = (ObjectId(ME, data.draw(st.sampled_from(older))),) if older else ()
-            extras = {0: Extra(attempt, inner)}
+            extras = {position: Extra(attempt, inner, node or HOME, 9)}
             for name in inner:
                 self.owner.refs.on_borrowed(name, ME)  # by the node, as it passes the result on
             self.came[oid, attempt] += 1
         if value == ERROR and stream == PLAIN_STREAM and self.owner.on_raised(index, attempt, node):
             return
-        self.owner.on_finished(stream, index, attempt, stride, [value] + [VALUE] * (stride - 1), extras, node or HOME)
+        values = [STORED if extras and at in extras else VALUE for at in range(stride)]
+        if value == ERROR:
+            values = [ERROR] * stride
+        self.owner.on_finished(stream, index, attempt, stride, values, extras, node or HOME)
+
+    def stored(self) -> list[tuple[int, int]]:
+        """Objects of the program that lie in the store, seq and version: those that tasks made, if there are some."""
+        owned = self.owner.refs.owned
+        found = [(seq, version) for seq in self.refs if (version := owned[seq].stored) is not None]
+        return [(seq, version) for seq, version in found if version] or found
+
+    @precondition(lambda self: self.stored())
+    @rule(data=st.data(), is_late=st.integers(0, 4))
+    def lose_object(self, data: Any, is_late: int) -> None:
+        """A value that is stored can be had nowhere; perhaps that is said of an earlier one."""
+        seq, version = data.draw(st.sampled_from(self.stored()))
+        self.owner.rebuild(ObjectId(ME, seq), version - (is_late == 0))
+
+    @precondition(lambda self: self.runs or self.old)
+    @rule(data=st.data(), is_named=st.booleans())
+    def lose_input(self, data: Any, is_named: bool) -> None:
+        """A task could not get an input, or something that it was not even given."""
+        (stream, index, attempt, node), _ = self.pick_run(data)
+        task = self.owner.refs.owned.get(index)
+        named = task.holds if is_named and isinstance(task, Task) and not stream else ()
+        if not named and not self.refs:
+            oid = ObjectId(ME, 1)
+        else:
+            oid = data.draw(st.sampled_from(named)) if named else ObjectId(ME, self.a_ref(data))
+        entry = self.owner.refs.find(oid)
+        version = entry.stored if entry is not None and entry.stored is not None else 3
+        if stream:
+            self.owner.on_item_input_lost(stream, index, attempt, oid, version, node)
+        else:
+            self.owner.on_input_lost(index, attempt, oid, version, node)
+            # Sent back as not begun, it may run there with the same attempt.
+            self.old = [(run, kind) for run, kind in self.old if run != (stream, index, attempt, node)]
+
+    @precondition(lambda self: self.runs)
+    @rule(is_stored=st.booleans())
+    def finish_all(self, is_stored: bool) -> None:
+        """Everything that runs ends well."""
+        while self.runs:
+            (stream, index, attempt, node), kind = self.runs.popitem()
+            self.old.append(((stream, index, attempt, node), kind))
+            stride = kind.stride if stream == PLAIN_STREAM else 1
+            oid = ObjectId(ME, index) if stream == PLAIN_STREAM else item_object(ME, stream, index)
+            extras = {}
+            if is_stored and (oid, attempt) not in self.came:
+                extras = {0: Extra(attempt, (), node or HOME, 9)}
+                self.came[oid, attempt] += 1
+            self.owner.on_finished(stream, index, attempt, stride, [STORED] + [VALUE] * (stride - 1), extras, node)
 
     @precondition(lambda self: len(self.runs) > 1)
     @rule(data=st.data())
@@ -345,7 +410,8 @@ class OwnerMachine(RuleBasedStateMachine):
         self.is_sound()
         assert not owner.refs.owned and not owner.arrays and not owner.refs.foreign and not owner._books.owed
         assert not any(kind.outstanding or kind.nbytes or kind.wanted for kind in owner.kinds.values())
-        assert not owner.refs.located
+        assert not owner.refs.located and not owner._books.rerun
+        assert not owner._books.lineage.records and not owner._books.lineage.makers
         assert self.is_lost or not +self.came, f"never freed: {+self.came}"
 
 

@@ -13,7 +13,13 @@ pytestmark = pytest.mark.timeout(10)
 #: What may happen, state by state; written a second time so that the table cannot change by accident.
 EXPECTED = {
     TaskState.WAITING: {"INPUTS_READY": "READY", "INPUT_FAILED": "FAILED", "REFUSE": "FAILED", "CANCEL": "CANCELLED"},
-    TaskState.READY: {"SEND": "SENT", "REFUSE": "FAILED", "CANCEL": "CANCELLED"},
+    TaskState.READY: {
+        "SEND": "SENT",
+        "REFUSE": "FAILED",
+        "CANCEL": "CANCELLED",
+        "INPUT_LOST": "WAITING",
+        "INPUT_FAILED": "FAILED",
+    },
     TaskState.SENT: {
         "FINISH": "FINISHED",
         "RETRY": "READY",
@@ -22,7 +28,7 @@ EXPECTED = {
         "REFUSE": "FAILED",
         "CANCEL": "CANCELLED",
     },
-    TaskState.FINISHED: {},
+    TaskState.FINISHED: {"REBUILD": "READY"},
     TaskState.FAILED: {},
     TaskState.CANCELLED: {},
 }
