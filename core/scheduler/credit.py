@@ -31,6 +31,8 @@ VERY_LONG_SECONDS = 1.0
 #: Seconds between two looks at what waits. Larger leaves unmeasured long tasks at one node for longer, smaller costs
 #: some 10 µs each time.
 LOOK_SECONDS = 0.020
+#: Looks further apart than this say nothing of the time between: nothing may have waited. Larger bears a busier loop.
+STALE_SECONDS = 10 * LOOK_SECONDS
 
 
 def depth(mean: float, slots: int, *, is_shared: bool = False) -> int:
@@ -85,7 +87,7 @@ def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
         return True
     pace = kind.pace
     is_starting = shape.coming and kind.queued == kind.outstanding
-    if pace.samples != kind.seen_samples or is_starting or now - kind.looked_at > 3 * LOOK_SECONDS:
+    if pace.samples != kind.seen_samples or is_starting or now - kind.looked_at > STALE_SECONDS:
         kind.seen_samples = pace.samples
         kind.silent_since = now
     kind.looked_at = now
