@@ -158,6 +158,27 @@ def test_program_brings_a_way_of_its_own(
     commands.run("stop")
 
 
+@pytest.mark.parametrize("is_at_hand", [True, False])
+def test_a_program_sees_the_whole_cluster(
+    commands: Commands, join: Callable[..., Program], elsewhere: dict[str, str], is_at_hand: bool
+) -> None:
+    head, first = commands.head()
+    second = commands.join("--resources", "licence=2")
+    program = join(**({} if is_at_hand else elsewhere))
+    assert sorted(program.pids) == sorted((first, second))
+    if is_at_hand:
+        assert program.pids[0] == second  # the node that it is connected to: the one that joined last
+    assert program.ask("outboard.cluster_resources()") == {"CPU": 3.0, "licence": 2.0}
+    assert program.ask("outboard.available_resources()") == {"CPU": 3.0, "licence": 2.0}
+    assert program.ask("__import__('outboard.multiprocessing').multiprocessing.cpu_count()") == 3
+    os.kill(head, signal.SIGKILL)
+    await_end(head)
+    assert program.ask("outboard.cluster_resources()") == {"CPU": 3.0, "licence": 2.0}
+    program.end()
+    commands.run("start", "--head", "--no-node", "--detach")
+    commands.run("stop")
+
+
 def test_a_killed_program_takes_its_way_along(
     commands: Commands, join: Callable[..., Program], elsewhere: dict[str, str], eventually: Callable[..., Any]
 ) -> None:
