@@ -107,6 +107,9 @@ def _from_mark(mark: Any, name: str) -> BaseException | None:
         )
     if isinstance(mark, outcomes.ReleasedMark):
         return errors.ObjectLostError(mark.reason)
+    if isinstance(mark, outcomes.ObjectLostMark):
+        text = f"no copy of object {mark.oid.hex()} is left, and it cannot be made again: {mark.reason}"
+        return errors.ObjectLostError(text, oid=mark.oid)
     if isinstance(mark, outcomes.EncodeFailedMark):
         return mark.error
     return None
@@ -114,6 +117,11 @@ def _from_mark(mark: Any, name: str) -> BaseException | None:
 
 def _lost(mark: outcomes.LostMark) -> BaseException:
     death = mark.death
+    if mark.reason:
+        what = mark.name if mark.index is None else f"{mark.name} (item {mark.index})"
+        runs = f"{mark.attempts} run{'' if mark.attempts == 1 else 's'} begun"
+        text = f"{what} lost: the machine that had it is gone ({mark.reason}); {runs}. It may have had effects."
+        return errors.WorkerLostError(text, task=mark.name, index=mark.index, attempts=mark.attempts)
     if death is None:
         return errors.WorkerLostError(task=mark.name, index=mark.index, attempts=mark.attempts)
     return errors.WorkerLostError(

@@ -35,6 +35,7 @@ class Further:
     def on_lost(self, node: int, reason: str) -> None:
         """A session was lost, and with it every run there."""
         if self._books.nodes.pop(node, None) is not None:
+            reason = reason or "its session was lost"
             self._plain.on_session_lost(node, reason)
             self._items.on_session_lost(node, reason)
             self._forget(node)
