@@ -1,4 +1,4 @@
-"""A node's process in a world of several nodes: the real node, tree, peering and seeker over models of what is around."""
+"""A node's process in a world of several nodes: the real node, tree, peering and seeker, over models."""
 
 from __future__ import annotations
 

@@ -209,11 +209,8 @@ class ClusterWorld(TaskWorld, Network):
         return SETTLE_SECONDS + 9 * self.pause_seconds
 
     def _look(self) -> None:
-        if (
-            self.now > COMING_SECONDS
-            and self.faults_are_over
-            and all(not process.alive or (process.turn and process.main is None) for process in self.clients())
-        ):
+        are_over = all(not process.alive or (process.turn and process.main is None) for process in self.clients())
+        if self.now > COMING_SECONDS and self.faults_are_over and are_over:
             self._has_ended = True
         else:
             self.at(LOOK_SECONDS, "looks around", self._look)

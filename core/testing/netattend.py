@@ -1,4 +1,4 @@
-"""A node's side of the head in the network's world, as `joining.Membership`: it registers, beats, drains, comes back."""
+"""A node's side of the head in the network's world, as `joining.Membership`: registers, beats, drains, comes back."""
 
 from __future__ import annotations
 

@@ -174,12 +174,14 @@ class NetHead(NetProcess):
         while self._ordered and not self._is_keeping and self.alive:
             command = self._ordered.popleft()
             if isinstance(command, commands.Keep):
-                self._is_keeping = True
-                state = command.state
-                self.after(DISK_SECONDS * self.world.rng.random(), "has kept its state", lambda: self._kept(state))
+                self._keep(command.state)
             else:
                 self.obey([command], self._do)
         self._set_timer()
+
+    def _keep(self, state: KeptState) -> None:
+        self._is_keeping = True
+        self.after(DISK_SECONDS * self.world.rng.random(), "has kept its state", lambda: self._kept(state))
 
     def _kept(self, state: KeptState) -> None:
         self.disk.keep(state)

@@ -1,7 +1,7 @@
 """The world between machines: a head, nodes, gateways and clients, the network between them, and what breaks there.
 
-The machines of sessions, the head's machine, that of seeking room and the node's peering are the real ones; the network,
-the processes and the tasks are modelled. A task only takes time here: whether each settles once is a question to the
+The machines of sessions, the head's machine, that of seeking room and the node's peering are the real ones; network,
+processes and tasks are modelled. A task only takes time here: whether each settles once is a question to the
 sessions and to the head, not to the machines of tasks (`world.py` has those).
 """
 
@@ -22,7 +22,7 @@ from .netsessions import Book
 #: Virtual seconds in which every task must settle once faults have ended.
 SETTLE_SECONDS = 30.0
 
-#: And those in which nothing is left: an owner that vanished in silence is given up after 30 s, the head's list follows.
+#: And those in which nothing is left: an owner that vanished is given up after 30 s, and the head's list follows.
 QUIET_SECONDS = 50.0
 
 #: Seconds after a silence in which a session may still be lost by it: those after which it is, on the slowest clock.

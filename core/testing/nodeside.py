@@ -166,6 +166,24 @@ class Template:
         """The node lets it go."""
 
 
+class Dirty:
+    """The links that are to be written, in an order that is the same in every run."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, Any] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._links)
+
+    def add(self, link: Any) -> None:
+        """Note one."""
+        self._links[id(link)] = link
+
+    def pop(self) -> Any:
+        """Take one."""
+        return self._links.popitem()[1]
+
+
 class SimWorkforce(Workforce):
     """The real workforce; only where it meets the kernel it meets models."""
 
@@ -236,6 +254,8 @@ class SimNode(Node):
         self.world = world
         self.name = f"node {self.incarnation:x}"
         self.founder = 0
+        dirty: Any = Dirty()
+        self._dirty = dirty
         self.host = "simulated"
         self.workforce = SimWorkforce(self, machine, boot)
         self._execute_store = self.store.execute

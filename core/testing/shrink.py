@@ -14,6 +14,9 @@ from .course import Course
 #: Runs at most; a course takes about 20 ms.
 MOST_RUNS = 400
 
+#: Lives through a course without some parts; returns it, and what was wrong.
+Run = Callable[[frozenset[str]], tuple[Course, BaseException | None]]
+
 Failure = tuple[str, str, int | None]
 
 
@@ -23,9 +26,7 @@ def name_failure(error: BaseException) -> Failure:
     return type(error).__name__, where.filename, where.lineno
 
 
-def shrink(
-    run: Callable[[frozenset[str]], tuple[Course, BaseException | None]], most_runs: int = MOST_RUNS
-) -> set[str]:
+def shrink(run: Run, most_runs: int = MOST_RUNS) -> set[str]:
     """Return names of parts without which the same failure remains; `run` lives through a course without some.
 
     Raises:

@@ -99,6 +99,7 @@ class TaskWorld(Course):
                     check_world(self)
 
     def describe_stuck(self) -> str:
+        """Say who has not come to an end."""
         alive = [repr(process) for process in self.processes.values() if process.alive]
         return "not settled: " + ", ".join(alive)
 

@@ -106,7 +106,7 @@ def say_nothing_of_a_session_given_up(patch: pytest.MonkeyPatch) -> None:
     lose = session.Session.lose
 
     def planted(self: Any, end: SessionEnd, now: float) -> None:
-        path, self.path = self.path, None
+        self.path = None
         self.is_joined = False
         lose(self, end, now)
 
