@@ -113,7 +113,8 @@ class Outbox:
             case notices.Borrow(oid):
                 self._tell_owner(Frame.BORROW, oid, 1)
             case notices.Release(oid, version, times):
-                self._reach.travelled.discard(oid)
+                if self._client.owner.refs.find(oid) is None:  # else it has passed into our ownership
+                    self._reach.travelled.discard(oid)
                 self._tell_owner(Frame.RELEASE, oid, times)
                 if version is not None:
                     self._client.unpin([(oid, version)])
