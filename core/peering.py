@@ -95,6 +95,7 @@ class Peering:
         if len(self._struck) > STRUCK_KEPT:
             del self._struck[next(iter(self._struck))]
         self._addresses.pop(node, None)
+        self._node.store.replicas.on_node_gone(node)
         link = self._links.get(node)
         if link is not None:
             link.close()
@@ -195,6 +196,11 @@ class Peering:
             self._numbers[link, node] = number
             self._paths[number] = link, node
         return number
+
+    def node_at(self, path: int) -> int:
+        """The node at the far end of a path, 0 when that is no more."""
+        found = self._paths.get(path)
+        return found[1] if found is not None else 0
 
     # -- frames -------------------------------------------------------------------------------------------------------
 

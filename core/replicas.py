@@ -6,7 +6,7 @@ side. Bytes come over gRPC from a node that can be dialled, else in frames of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .errors import ObjectLostError, OutboardError, describe_nbytes
@@ -68,6 +68,8 @@ class Replicas:
         self._fetches: dict[Key, FrameFetch] = {}
         self._connections: dict[str, _Connection] = {}
         self._is_driving = False
+        self._heirs: dict[int, Callable[[], object]] = {}  # who waits for what is to stay
+        self._last_heir = 0
 
     def __repr__(self) -> str:
         return f"<Replicas {self._pulls!r} {self.space!r}>"
@@ -101,8 +103,16 @@ class Replicas:
             if waiter is not None:
                 self._refuse(key, waiter, Cause.LOST, "its owner has let go of it")
         else:
-            self._pulls.on_wanted(key, d.nbytes, d.node, waiter, root)
+            # What its node gave away when it left, the root's own node has.
+            other = self._node.tree.own_node_of(root) if self._node.tree is not None else 0
+            self._pulls.on_wanted(key, d.nbytes, d.node, waiter, root, other)
         self._drive()
+
+    def take_over(self, d: pb.Descriptor, root: int, on_done: Callable[[], object]) -> None:
+        """Bring in an object to stay, for its node leaves; ``on_done`` is told when it is here or cannot be had."""
+        self._last_heir -= 1  # negative numbers name no process
+        self._heirs[self._last_heir] = on_done
+        self.want(d, self._last_heir, root)
 
     def pull_ahead(self, descriptors: Iterable[pb.Descriptor], root: int) -> None:
         """Begin to bring in what tasks will need that were sent here."""
@@ -180,7 +190,10 @@ class Replicas:
         oid = ObjectId(owner, seq)
         extents, node = self._store.extents, self._node
         place = extents.find(oid, version)
-        if place is None:
+        if waiter in self._heirs:
+            extents.keep(oid, version)
+            self._heirs.pop(waiter)()
+        elif place is None:
             self._refuse(key, waiter, Cause.LOST, "its owner has let go of it")
         elif extents.pin(oid, version, waiter, pulled=True):
             here = pb.Descriptor(owner=owner, seq=seq, version=version, segment=place.segment, offset=place.offset,
@@ -188,6 +201,9 @@ class Replicas:
             node.send(waiter, Frame.PULLED, pb.Pulled(object=here).SerializeToString())
 
     def _refuse(self, key: Key, waiter: int, cause: Cause, reason: str) -> None:
+        if waiter in self._heirs:
+            self._heirs.pop(waiter)()
+            return
         owner, seq, version = key
         named = pb.Descriptor(owner=owner, seq=seq, version=version)
         pulled = pb.Pulled(object=named, cause=_CAUSES[cause], reason=reason)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .handover import HandOver
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.session import Session
@@ -146,6 +147,7 @@ class Tree:
         self.node = node
         self.now: Callable[[], float] = node.now
         self.touched: dict[End, None] = {}
+        self.handover = HandOver(node)
         self._peering = peering
         self._roots: dict[int, End] = {}  # owners' ends, of roots here
         self._branches: dict[int, dict[int, Trunk]] = {}  # the same by root and node
@@ -164,6 +166,16 @@ class Tree:
         """The trunks over which processes of a root elsewhere are reached from here."""
         stem = self._stem_of.get(root)
         return [stem] if stem is not None else list(self._branches.get(root, {}).values())
+
+    def stems(self) -> list[Trunk]:
+        """The trunks of roots that are elsewhere."""
+        return list(self._stem_of.values())
+
+    def own_node_of(self, root: int) -> int:
+        """The node of a root that is elsewhere; 0 when it is here, or there is no way to it now."""
+        stem = self._stem_of.get(root)
+        path = stem.session.path if stem is not None else None
+        return self._peering.node_at(path) if path is not None else 0
 
     def find(self, incarnation: int, root: int) -> Peer | None:
         """A process of a root's tree; where the root is elsewhere, one not met yet is taken to be there."""
@@ -351,6 +363,10 @@ class Tree:
             if trunk.far and root is not None:
                 self._meet(source, trunk)
                 self._introduce(root, asked.hello, asked.node, asked.address)
+        elif frame_type == Frame.EVACUATE:
+            self.handover.on_evacuate(trunk, body)
+        elif frame_type == Frame.EVACUATED:
+            self.handover.on_evacuated(trunk, body)
         else:
             self._node_frames[frame_type](self._meet(source, trunk), body, 0, ())
 

@@ -106,6 +106,8 @@ class Frame:
     PULLED = 55
     FETCH = 56
     PIECE = 57
+    EVACUATE = 58
+    EVACUATED = 59
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'
@@ -283,6 +285,8 @@ def __getattr__(name: str) -> Any:
         Frame.BORROWER_DIED: pb.Peer,
         Frame.OWNER_LOST: pb.Peer,
         Frame.ENDED: pb.Peer,
+        Frame.EVACUATE: pb.Announce,
+        Frame.EVACUATED: pb.Refs,
         Frame.STATUS: pb.StatusRequest,
     }
     empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.FORKED, Frame.STARTED,

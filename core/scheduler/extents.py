@@ -69,7 +69,7 @@ class _Segment:
 
 
 class _Entry:
-    __slots__ = ("freed", "is_replica", "nbytes", "offset", "owner", "pins", "segment")
+    __slots__ = ("freed", "is_kept", "is_replica", "nbytes", "offset", "owner", "pins", "segment")
 
     def __init__(self, owner: int, segment: int, offset: int, nbytes: int, is_replica: bool) -> None:
         # Who counts the references: the owner in the object's name, or who took it over; of a replica, the root.
@@ -80,6 +80,7 @@ class _Entry:
         self.pins = 0
         self.freed = False
         self.is_replica = is_replica
+        self.is_kept = False  # a replica that has become the only copy
 
 
 class Place(NamedTuple):
@@ -220,6 +221,20 @@ class Extents:
         entry = self._entries.get((oid[0], oid[1], version))
         return None if entry is None or entry.freed else Place(entry.segment, entry.offset, entry.nbytes)
 
+    def keep(self, oid: ObjectId, version: int) -> None:
+        """Evict a replica no more: the node that it came from leaves."""
+        entry = self._entries.get((oid[0], oid[1], version))
+        if entry is not None:
+            entry.is_kept = True
+
+    def primaries(self, owners: Container[int]) -> list[tuple[Key, Place]]:
+        """What lies here, and perhaps nowhere else, of objects whose references these processes count."""
+        return [
+            (key, Place(entry.segment, entry.offset, entry.nbytes))
+            for key, entry in self._entries.items()
+            if entry.owner in owners and not entry.freed and (not entry.is_replica or entry.is_kept)
+        ]
+
     def is_freed(self, oid: ObjectId, version: int) -> bool:
         """Whether the owner has let go of an object, as far as this node remembers."""
         key = (oid[0], oid[1], version)
@@ -233,7 +248,7 @@ class Extents:
         """
         for key, was_used in self._replicas.items():
             entry = self._entries[key]
-            if not entry.pins and (was_used or not used_only):
+            if not (entry.pins or entry.is_kept) and (was_used or not used_only):
                 entry.freed = True
                 self._settle(key, entry)
                 return True

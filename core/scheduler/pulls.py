@@ -127,11 +127,17 @@ class Pulls:
 
     # -- who wants what -----------------------------------------------------------------------------------------------
 
-    def on_wanted(self, key: Key, nbytes: int, source: int, waiter: int | None, root: int) -> None:
-        """An object of that node is wanted here; `waiter` None: by a task that has not begun."""
+    def on_wanted(self, key: Key, nbytes: int, source: int, waiter: int | None, root: int, other: int = 0) -> None:
+        """An object of that node is wanted here; `waiter` None: by a task that has not begun.
+
+        `other`: a node that may have a copy (0: none is known).
+        """
         pull = self._pulls.get(key)
         if pull is None:
             pull = self._pulls[key] = _Pull(source, root)
+            if other not in (0, source, self.node):
+                pull.sources.append(other)
+                pull.known.add(other)
             self.commands.append(Reserve(key, nbytes, waiter is None))
         if waiter is not None:
             pull.waiters.append(waiter)

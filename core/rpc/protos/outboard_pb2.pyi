@@ -18,6 +18,8 @@ CONNECT: FrameType
 DESCRIPTOR: _descriptor.FileDescriptor
 DROP_KINDS: FrameType
 ENDED: FrameType
+EVACUATE: FrameType
+EVACUATED: FrameType
 FETCH: FrameType
 FINISHED: FrameType
 FORKED: FrameType
