@@ -68,7 +68,11 @@ def _check_kind(books: Books, kind: Kind, tasks: list[Task]) -> None:
     sent += [task for task in books.owed.values() if task.kind is kind]
     arrays = [array for array in books.arrays.values() if array.kind is kind]
     assert kind.shares.keys() - {OWN_NODE} <= books.nodes.keys(), f"{kind} has shares at nodes that have gone"
+    assert (kind.stirred.keys() | kind.told.keys()) <= set(kind.shares.values()) - {kind.home}, kind
     for share in kind.shares.values():
+        if share.node != OWN_NODE and share not in kind.stirred:
+            assert share.room() <= 0 and (share.wanted or not share.is_allowed), f"{share} is overlooked"
+        assert share.node == OWN_NODE or not share.wanted or share in kind.told, f"{share} will not hear of the end"
         _check_share(share, [task for task in sent if task.share is share], arrays)
     assert all(task.share in kind.shares.values() for task in sent), f"{kind} has tasks where it has no share"
     assert kind.records == sum(record.kind is kind for record in books.lineage.records.values()), kind

@@ -28,21 +28,28 @@ class Further:
     def on_closed(self, node: int) -> None:
         """A session was closed with nothing outstanding: what was sent meanwhile was never begun there."""
         if self._books.nodes.pop(node, None) is not None:
-            self._plain.on_session_closed(node)
-            self._items.on_session_closed(node)
+            if self._has_something(node):
+                self._plain.on_session_closed(node)
+                self._items.on_session_closed(node)
             self._forget(node)
 
     def on_lost(self, node: int, reason: str) -> None:
         """A session was lost, and with it every run there."""
         if self._books.nodes.pop(node, None) is not None:
             reason = reason or "its session was lost"
-            self._plain.on_session_lost(node, reason)
-            self._items.on_session_lost(node, reason)
+            if self._has_something(node):
+                self._plain.on_session_lost(node, reason)
+                self._items.on_session_lost(node, reason)
             self._forget(node)
+
+    def _has_something(self, node: int) -> bool:
+        """Whether anything is outstanding at a node; what would find it looks at every task."""
+        shares = [kind.shares.get(node) for kind in self._books.kinds.values()]
+        return any(share is not None and share.outstanding for share in shares)
 
     def _forget(self, node: int) -> None:
         for kind in self._books.kinds.values():
-            kind.shares.pop(node, None)
+            kind.forget(node)
 
     def find_kind(self, kind_id: int, node: int) -> Kind | None:
         """Find a kind of which a node speaks, with its share there; None: one of them has gone."""

@@ -121,8 +121,10 @@ class Items:
                     self._unload(array, index, node)
         accepted, answered = array.finish(first, attempt, values, node)
         kind = array.kind
-        if answered:
-            (kind.shares[node] if node else kind.home).outstanding -= answered
+        if not node:
+            kind.home.outstanding -= answered
+        elif answered:
+            kind.shares[node].answered(answered)
         books.unanswered -= accepted
         if accepted:
             kind.deaths = 0
@@ -222,7 +224,7 @@ class Items:
         """The node has nothing of a run any more. True: the item has not settled, send it again or fail it."""
         if not array.is_sent(index, attempt, node):
             return False
-        array.kind.shares[node].outstanding -= 1
+        array.kind.shares[node].answered(1)
         self._unload(array, index, node)
         return array.withdraw(index, node)
 

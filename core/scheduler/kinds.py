@@ -49,8 +49,8 @@ class Kind:
     """
 
     __slots__ = ("arrays", "deaths", "dropped", "home", "id", "is_seeking", "machine_retries", "name", "opened",
-                 "places", "process_retries", "ready", "records", "refused", "shares", "stride", "unready",
-                 "writable")  # fmt: skip
+                 "places", "process_retries", "ready", "records", "refused", "shares", "stirred", "stride", "told",
+                 "unready", "writable")  # fmt: skip
 
     def __init__(self, id: int, name: str, *, process_retries: int, machine_retries: int, stride: int, credit: int):
         self.id = id
@@ -58,7 +58,9 @@ class Kind:
         self.process_retries = process_retries
         self.machine_retries = machine_retries
         self.stride = stride
-        self.home = Share(OWN_NODE, credit, is_allowed=True)
+        self.stirred: dict[Share, None] = {}  # see Share
+        self.told: dict[Share, None] = {}  # those at further nodes that know of waiting tasks
+        self.home = Share(OWN_NODE, credit, self.stirred, is_allowed=True)
         self.shares: dict[int, Share] = {OWN_NODE: self.home}
         self.places: frozenset[int] | None = None  # nodes where it may run; None: anywhere
         self.is_seeking = True  # further nodes would be of use, should such come
@@ -96,10 +98,18 @@ class Kind:
         return max(share.wanted for share in self.shares.values())
 
     def meet(self, nodes: Mapping[int, Terms]) -> None:
-        """Have a share at each of these nodes."""
+        """Have a share at each of these nodes, which are all there are or one of them."""
         for node, terms in nodes.items():
             if node not in self.shares:
-                self.shares[node] = Share(node, terms.initial_credit, is_allowed=self.may_use(node))
+                allowed = self.may_use(node)
+                self.shares[node] = Share(node, terms.initial_credit, self.stirred, is_allowed=allowed)
+
+    def forget(self, node: int) -> None:
+        """A node has gone, and has answered for all it had."""
+        share = self.shares.pop(node, None)
+        if share is not None:
+            self.stirred.pop(share, None)
+            self.told.pop(share, None)
 
     def may_use(self, node: int) -> bool:
         """Whether its tasks may be sent to a node."""
@@ -117,6 +127,8 @@ class Kind:
         self.ready.clear()
         self.arrays.clear()
         self.shares = {OWN_NODE: self.home}
+        self.stirred.clear()
+        self.told.clear()
         self.home.outstanding = self.home.nbytes = self.home.wanted = 0
 
     def waiting(self) -> int:

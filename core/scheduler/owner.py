@@ -161,7 +161,7 @@ class Owner:
         """
         share = kind.home
         if (self.backlog or kind.refused is not None or kind.stride != 1 or share.outstanding >= share.limit
-                or share.nbytes >= OUTSTANDING_NBYTES):  # fmt: skip
+                or share.nbytes):  # fmt: skip
             return 0
         index = self._next_seq
         self._next_seq = index + 1

@@ -61,7 +61,7 @@ class Plain:
                         index += 1
                         continue
                     if share is not None:
-                        share.outstanding -= answered
+                        share.answered(answered)
                         settled, answered = settled + answered, 0
                     share = at
                     task.kind.deaths = 0
@@ -78,7 +78,9 @@ class Plain:
                 self.finish_late(index, attempt, {}, node)
             index += 1
         if share is not None:
-            share.outstanding -= answered
+            share.outstanding -= answered  # as `answered`, without a call at home
+            if node:
+                share.stir()
         books.unanswered -= settled + answered
 
     def _finish(self, task: Task, values: Sequence[bytes], extras: Mapping[int, Extra]) -> None:

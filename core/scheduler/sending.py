@@ -32,7 +32,8 @@ class Sending:
         for kind in list(backlog):
             share = kind.home
             if nodes:
-                kind.meet(nodes)
+                if len(kind.shares) <= len(nodes):
+                    kind.meet(nodes)
                 self._deal(kind)
             else:  # as `_fill`; a lone call passes here each time
                 room = share.room() if share.nbytes else share.limit - share.outstanding
@@ -46,12 +47,26 @@ class Sending:
             if share.wanted != waiting:
                 self._tell(kind, share, waiting)
             if nodes:
-                for share in kind.shares.values():
-                    if share.node != OWN_NODE and share.wanted != waiting:
-                        self._tell(kind, share, waiting)
+                self._tell_further(kind, waiting)
+
+    def _tell_further(self, kind: Kind, waiting: int) -> None:
+        """Tell further nodes what waits, if it matters to them; who is full and knows of it rests until stirred."""
+        if not waiting:
+            for share in kind.told:
+                if share.wanted:
+                    self._tell(kind, share, 0)
+                    share.stir()
+            kind.told.clear()
+            return
+        for share in list(kind.stirred):
+            if share.wanted != waiting:
+                self._tell(kind, share, waiting)
+            if share.wanted:
+                kind.told[share] = None
+            if (share.wanted or not share.is_allowed) and share.room() <= 0:
+                del kind.stirred[share]
 
     def _tell(self, kind: Kind, share: Share, waiting: int) -> None:
-        """Tell a node how many tasks wait, if it matters to it."""
         if self._must_hear(kind, share, waiting):
             share.wanted = waiting
             self._books.commands.append(Want(kind, waiting, share.node))
@@ -79,7 +94,7 @@ class Sending:
     def _deal(self, kind: Kind) -> None:
         """Send what there is room for, to several nodes."""
         while True:
-            shares = [share for share in kind.shares.values() if share.room() > 0]
+            shares = [share for share in (kind.home, *kind.stirred) if share.room() > 0]
             if len(shares) <= 1:
                 if shares:
                     self._fill(kind, shares[0])

@@ -83,7 +83,7 @@ class Settling:
     def _take_off(self, task: Task) -> None:
         share = task.share
         assert share is not None
-        share.outstanding -= 1
+        share.answered(1)
         share.nbytes -= task.nbytes
 
     def let_go(self, task: Task) -> None:

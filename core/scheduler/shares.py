@@ -24,18 +24,22 @@ class Terms(NamedTuple):
 
 
 class Share:
-    """One kind at one node. `limit` is the credit, or 0 while the kind may not go there."""
+    """One kind at one node. `limit` is the credit, or 0 while the kind may not go there.
 
-    __slots__ = ("credit", "is_allowed", "limit", "nbytes", "node", "outstanding", "wanted")
+    `stirred` are the shares of the kind at further nodes that may have room, or something to be told; with a thousand
+    nodes no event looks at all of them.
+    """
 
-    def __init__(self, node: int, credit: int, *, is_allowed: bool) -> None:
+    __slots__ = ("credit", "is_allowed", "limit", "nbytes", "node", "outstanding", "stirred", "wanted")
+
+    def __init__(self, node: int, credit: int, stirred: dict[Share, None], *, is_allowed: bool) -> None:
+        self.stirred = stirred
         self.node = node
         self.credit = credit
-        self.is_allowed = is_allowed
-        self.limit = credit if is_allowed else 0
         self.outstanding = 0  # tasks sent there for which it has not answered
         self.nbytes = 0  # of what is outstanding
         self.wanted = 0  # tasks that the node knows to wait beyond the credit; reckoned on both sides alike
+        self.allow(is_allowed)
 
     def __repr__(self) -> str:
         return f"<Share of {self.node:x} {self.outstanding}/{self.limit} outstanding>"
@@ -51,6 +55,16 @@ class Share:
         """Whether what is outstanding carries so many bytes that nothing should follow."""
         return self.nbytes >= OUTSTANDING_NBYTES and self.outstanding >= OUTSTANDING_MIN
 
+    def answered(self, count: int) -> None:
+        """The node has answered for so many tasks."""
+        self.outstanding -= count
+        self.stir()
+
+    def stir(self) -> None:
+        """Have it looked at when something is sent next; the own node's always is."""
+        if self.node:
+            self.stirred[self] = None
+
     def grant(self, credit: int) -> None:
         """Take note of a new credit; what it lets through no longer waits, as the node reckons it too."""
         self.wanted = max(0, self.wanted - max(0, credit - self.credit))
@@ -61,3 +75,4 @@ class Share:
         """Open or close the node for the kind."""
         self.is_allowed = is_allowed
         self.limit = self.credit if is_allowed else 0
+        self.stir()

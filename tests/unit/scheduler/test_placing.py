@@ -26,7 +26,7 @@ def test_blocks_are_as_large_as_if_each_task_went_where_most_room_is_left(rooms:
 
 
 def shares(*nodes: int) -> list[Share]:
-    return [Share(node, 9, is_allowed=True) for node in nodes]
+    return [Share(node, 9, {}, is_allowed=True) for node in nodes]
 
 
 def test_task_goes_where_most_bytes_of_its_inputs_lie() -> None:
