@@ -240,7 +240,7 @@ class Inbox:
 
     def _on_ask(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)
-        self._client.owner.on_asked(read_ref(ask.ref), ask.asker)
+        self._client.owner.on_asked(read_ref(ask.ref), ask.asker, ask.ref.version)
 
     def _on_answer(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         answer = pb.Answer.FromString(body)

@@ -411,6 +411,27 @@ def test_adopted_object_is_freed_everywhere(rig: Rig) -> None:
     assert not rig.client.reach.travelled
 
 
+def test_borrowed_object_that_passes_here_is_freed_everywhere(rig: Rig) -> None:
+    ref = rig.engine.adopt_ref(ELSE, 5)
+    assert words(rig.flush()) == [("BORROW", ELSE)]
+    adoption = pb.Adoption(ref=pb.Ref(owner=ELSE, seq=5), value=stored_value(5, FAR, ELSE))
+    assert words(rig.says(Frame.ADOPT, pb.Adopt(adopted=[adoption]))) == [("RELEASE", ELSE)]
+    del ref
+    assert words(rig.flush()) == [("FREE", ALL_NODES)]
+    assert not rig.client.reach.travelled
+
+
+def test_borrower_that_could_not_get_a_version_is_answered_with_another(rig: Rig) -> None:
+    made = rig.submit(1)
+    rig.finish(only(rig.flush(), "SUBMIT"), stored_value(made.seq, FAR))
+    ask = pb.Ask(ref=pb.Ref(owner=ME, seq=made.seq, version=1), asker=ELSE)
+    said = rig.says(Frame.ASK, ask)
+    remade = only(said, "SUBMIT")
+    assert "ANSWER" not in dict(words(said))
+    answer = only(rig.finish(remade, pickle.dumps("again")), "ANSWER")
+    assert (answer.node, pickle.loads(answer.message.value)) == (ELSE, "again")
+
+
 def test_borrowed_object_that_travelled_is_forgotten_with_its_last_reference(slotless: Rig) -> None:
     slotless.joins(FAR)
     borrowed = slotless.engine.adopt_ref(ELSE, 5)
