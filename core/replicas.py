@@ -69,7 +69,6 @@ class Replicas:
         self._connections: dict[str, _Connection] = {}
         self._is_driving = False
         self._heirs: dict[int, Callable[[], object]] = {}  # who waits for what is to stay
-        self._last_heir = 0
 
     def __repr__(self) -> str:
         return f"<Replicas {self._pulls!r} {self.space!r}>"
@@ -110,9 +109,9 @@ class Replicas:
 
     def take_over(self, d: pb.Descriptor, root: int, on_done: Callable[[], object]) -> None:
         """Bring in an object to stay, for its node leaves; ``on_done`` is told when it is here or cannot be had."""
-        self._last_heir -= 1  # negative numbers name no process
-        self._heirs[self._last_heir] = on_done
-        self.want(d, self._last_heir, root)
+        heir = self._store.new_heir()
+        self._heirs[heir] = on_done
+        self.want(d, heir, root)
 
     def pull_ahead(self, descriptors: Iterable[pb.Descriptor], root: int) -> None:
         """Begin to bring in what tasks will need that were sent here."""

@@ -39,7 +39,7 @@ class Node:
         self.address = ""
         self.link: PeerLink | None = None
         self.peers: dict[int, Any] = {}
-        self.adopted: dict[ObjectId, int] = {}
+        self.tree = None
         self.answered = asyncio.Event()
         self.store = NodeStore(self, BUDGET_NBYTES)  # type: ignore[arg-type]
         self.store.replicas.start()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,7 +77,8 @@ class FakeNode:
         self.loop = net.loop
         self.incarnation = incarnation
         self.peers = {process: FakePeer(process) for process in (ROOT, ONE, TWO, WRITER)}
-        self.adopted: dict[ObjectId, int] = {}
+        self.exchange = SimpleNamespace(adopted={})
+        self.tree = None
         self.dispatch = FakeDispatch()
         self.said: list[tuple[int, int, bytes]] = []
         self.store = NodeStore(self, budget_nbytes)  # type: ignore[arg-type]
@@ -421,6 +423,33 @@ def test_copies_make_room_for_writers_and_for_other_copies(aio: AioLoop) -> None
             await here.answer(count=4)
             assert here.answers()[3].cause == pb.Pulled.FULL
             assert "no room for a copy of 6.0 MiB" in here.answers()[3].reason
+
+    aio.run(scenario())
+
+
+def test_object_of_a_node_that_leaves_stays(aio: AioLoop) -> None:
+    async def scenario() -> None:
+        async with net_of(aio) as net:
+            there, here = net.add(), net.add(budget_nbytes=16 * MIB)
+            done: list[str] = []
+            replicas = here.store.replicas
+            d = there.make(data_of(6 * MIB))
+            replicas.take_over(d, ROOT, lambda: done.append("here"))
+            here.store.process_died(here.store.new_heir())  # descendants of a fork have ended
+            await until(lambda: done)
+            replicas.take_over(d, ROOT, lambda: done.append("here already"))
+            unknown = pb.Descriptor(owner=ROOT, seq=9, nbytes=4096, node=there.incarnation)
+            replicas.take_over(unknown, ROOT, lambda: done.append("nowhere"))
+            await until(lambda: len(done) == 3)
+            for seq in (2, 3):
+                here.pull(there.make(data_of(6 * MIB, seq), seq=seq))
+                await here.answer(count=seq - 1)
+                here.give_back(pb.Descriptor(owner=ROOT, seq=seq))
+            del net.nodes[there.incarnation]
+            here.pull(d)
+            assert here.bytes_of(here.answers()[-1].object) == data_of(6 * MIB)
+            here.free(d)
+            net.nodes[there.incarnation] = there
 
     aio.run(scenario())
 

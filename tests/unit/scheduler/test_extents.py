@@ -200,6 +200,17 @@ def test_copy_used_longest_ago_is_evicted_first(table: Extents) -> None:
     assert not table.is_freed(ObjectId(OWNER, 2), 0), "it may be brought in again"
 
 
+def test_only_copy_left_is_not_evicted_and_counts_as_made_here(table: Extents) -> None:
+    copy_of(table)
+    copy_of(table, seq=2, offset=10)
+    table.keep(OID, 0)
+    assert table.evict() and not table.evict()
+    assert [key for key, _ in table.primaries({ROOT})] == [(OWNER, 1, 0)]
+    assert not table.primaries({OWNER})
+    table.on_freed(OWNER, 1, 0)
+    assert table.primaries({ROOT}) == [] and table.find(OID, 0) is None
+
+
 def test_forked_processes_keep_what_was_freed_already(table: Extents) -> None:
     announce(table)
     table.pin(OID, 0, READER)

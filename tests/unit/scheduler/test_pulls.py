@@ -110,6 +110,16 @@ def test_source_that_has_gone_is_left_for_the_next(pulls: Pulls) -> None:
                                      Refuse(KEY, ONE, Cause.LOST, "the node that had it has gone")]  # fmt: skip
 
 
+def test_node_that_may_have_a_copy_is_asked_when_the_maker_fails(pulls: Pulls) -> None:
+    pulls.on_wanted(KEY, 10, SOURCE, ONE, ROOT, OTHER)
+    pulls.on_wanted((ROOT, 8, 0), 10, SOURCE, ONE, ROOT, ME)
+    for key in (KEY, (ROOT, 8, 0)):
+        pulls.on_room(key)
+        pulls.on_failed(key, "no copy", is_final=True)
+    asked = [(command.key, command.source) for command in pulls.take_commands() if isinstance(command, Fetch)]
+    assert asked == [(KEY, SOURCE), (KEY, OTHER), ((ROOT, 8, 0), SOURCE)]
+
+
 def test_thousands_that_wait_for_a_node_that_has_gone_are_refused(pulls: Pulls) -> None:
     for seq in range(5000):
         begin(pulls, (ROOT, seq, 0))
