@@ -56,6 +56,7 @@ class Owner:
         self._further = Further(books, self._plain, self._items)
         self._owned = books.refs.owned
         self._home = home
+        self._rerun = books.rerun
         self._next_seq = 1
         self._next_kind = 1
         self.incarnation = incarnation
@@ -300,7 +301,10 @@ class Owner:
         if node and node == self._home:
             node = OWN_NODE
         if stream == PLAIN_STREAM:
-            self._plain.on_finished(first, attempt, stride, values, extras, node)
+            if stride == 1 and not extras and not self._rerun:
+                self._plain.on_small(first, attempt, values, node)
+            else:
+                self._plain.on_finished(first, attempt, stride, values, extras, node)
         else:
             self._items.on_finished(stream, first, attempt, values, extras, node)
 

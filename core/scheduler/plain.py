@@ -21,21 +21,17 @@ SENT, FINISHED = TaskState.SENT, TaskState.FINISHED
 class Plain:
     """Settles plain tasks, sends them again, or drops what came too late."""
 
-    __slots__ = ("_books", "_owned", "_refs", "_rerun", "_settling")
+    __slots__ = ("_books", "_owned", "_refs", "_settling")
 
     def __init__(self, books: Books, settling: Settling) -> None:
         self._books = books
         self._refs = books.refs
         self._owned = books.refs.owned
-        self._rerun = books.rerun
         self._settling = settling
 
     def on_finished(self, first: int, attempt: int, stride: int, values: Sequence[bytes],
                     extras: Mapping[int, Extra] | None, node: int) -> None:  # fmt: skip
         """Results came: `stride` values a task."""
-        if stride == 1 and not extras and not self._rerun:
-            self._finish_simple(first, attempt, values, node)
-            return
         for position in range(0, len(values), stride):
             index = first + position
             parts = {p - position: e for p, e in extras.items() if position <= p < position + stride} if extras else {}
@@ -45,8 +41,8 @@ class Plain:
             else:
                 self.finish_late(index, attempt, parts, node)
 
-    def _finish_simple(self, first: int, attempt: int, values: Sequence[bytes], node: int) -> None:
-        """One value a task, inline and without references: what nearly all results are."""
+    def on_small(self, first: int, attempt: int, values: Sequence[bytes], node: int) -> None:
+        """One value a task, inline and without references, as nearly all results are; of no task that runs again."""
         books, owned = self._books, self._owned
         answered = settled = 0
         share: Share | None = None  # whose tasks `answered` counts
