@@ -16,7 +16,7 @@ PIP := pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo demo-cluster test check format lint types proto proto-check architecture states states-check \
-	readme-figures readme-figures-check wheel bench bench-parts simulate fmt clean
+	readme-figures readme-figures-check wheel bench bench-parts simulate simulate-scale fmt clean
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(firstword $(MAKEFILE_LIST)) | awk -F': ' '{printf "%-22s %s\n", $$1, $$2}'
@@ -90,8 +90,11 @@ bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools
 bench-parts: $(READY)  ## what each process and part costs of one call
 	@for part in client node worker codec pickles link loop owner dispatch segments; do $(BIN)/python -m benchmarks.parts.$$part || exit 1; done
 
-simulate: $(READY)  ## drive the machines through seeds of faults (SEEDS=200)
-	$(BIN)/python -m outboard.testing.simulate --seeds $(SEEDS)
+simulate: $(READY)  ## drive the machines through seeds of faults (SEEDS=200), on all CPUs
+	$(BIN)/python -m outboard.testing.simulate --seeds $(SEEDS) $(ARGS)
+
+simulate-scale: $(READY)  ## what a task costs in messages and time over 10, 100 and 1,000 simulated nodes
+	$(BIN)/python -m outboard.testing.scale $(ARGS)
 
 fmt: $(READY)  ## format, and mend what lint can mend
 	$(BIN)/ruff check --fix $(CODE)

@@ -62,7 +62,7 @@ def check_quiet_node(machine: Machine) -> None:
     assert tables.resources.free_cpu == tables.resources.totals["CPU"]
     extents = node.store.extents
     assert not extents._entries and not extents._pins, f"the store of {node.name} still holds {extents._entries}"
-    assert not node.adopted, f"{node.name} still routes {node.adopted}"
+    assert not node.exchange.adopted, f"{node.name} still routes {node.exchange.adopted}"
     assert not node.store.waiting
 
 

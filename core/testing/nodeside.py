@@ -260,6 +260,8 @@ class SimNode(Node):
         self.workforce = SimWorkforce(self, machine, boot)
         self._execute_store = self.store.execute
         self.store.execute = self._on_store_commands  # type: ignore[method-assign]
+        self._adopt = self.exchange.adopt
+        self.exchange.adopt = self._on_adoption  # type: ignore[method-assign]
 
     @property
     def incarnation(self) -> int:
@@ -295,9 +297,8 @@ class SimNode(Node):
             if not self.machine.is_other(node):
                 self.world.credits.handled_by_node(peer.incarnation, frame_type, body)
 
-    def _adopt(self, peer: Any, message: Any, heir: Any) -> None:
-        """Objects pass to another owner."""
-        super()._adopt(peer, message, heir)
+    def _on_adoption(self, peer: Any, message: Any, heir: Any) -> None:
+        self._adopt(peer, message, heir)
         named = {ObjectId(adoption.ref.owner, adoption.ref.seq) for adoption in message.adopted}
         if heir is not None and any(oid in named for oid, _, _ in peer.words):
             self.world.mark("word repeated")

@@ -30,7 +30,7 @@ from .world import World
 WORLDS: tuple[type[Course], ...] = (World, NetWorld, ClusterWorld)
 
 #: Seeds of a world from which on every rare mark of it must have been reached.
-MARKS_NEED = 1000
+MARKS_NEED = 600
 
 #: Lines of a failing seed's trace that are shown.
 TAIL = 40

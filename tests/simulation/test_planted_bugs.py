@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outboard import inbox, node, worker
+from outboard import exchange, inbox, worker
 from outboard.scheduler import (
     arrays,
     claims,
@@ -184,13 +184,13 @@ def lend_without_counting(patch: pytest.MonkeyPatch) -> None:
 
 
 def repeat_nothing_to_the_new_owner(patch: pytest.MonkeyPatch) -> None:
-    adopt = node.Node._adopt
+    adopt = exchange.Exchange.adopt
 
     def planted(self: Any, peer: Any, message: Any, heir: Any) -> None:
         peer.words.clear()
         adopt(self, peer, message, heir)
 
-    patch.setattr(node.Node, "_adopt", planted)
+    patch.setattr(exchange.Exchange, "adopt", planted)
 
 
 def end_before_what_was_started_has_ended(patch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def never_name_the_next_heir(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_nothing_that_is_lent_by_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(node.Node, "_lend", nothing)
+    patch.setattr(exchange.Exchange, "lend", nothing)
 
 
 def keep_kinds_that_were_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -250,4 +250,4 @@ PLANTS: list[Plant] = [
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert run_seeds(0, SEEDS).failures, f"{SEEDS} seeds did not find it"
+    assert run_seeds(0, SEEDS, world="node").failures, f"{SEEDS} seeds did not find it"
