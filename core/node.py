@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .exchange import Exchange
 from .ids import RESOURCE_UNIT, ObjectId, Span
 from .loops import Loop
 from .nodestore import NodeStore
@@ -106,7 +107,7 @@ class Node:
         self.founder: int | None = None
         self.is_embedded = is_embedded
         self.joined = joined
-        self.adopted: dict[ObjectId, int] = {}
+        self.exchange = Exchange(self)
         cpus = settings.get("num_cpus")
         totals = {"CPU": round((cpu_count() if cpus is None else cpus) * RESOURCE_UNIT)}
         gpus = settings.get("num_gpus")
@@ -142,9 +143,9 @@ class Node:
             Frame.LEASE: self.store.on_lease, Frame.MAP: self.store.on_map, Frame.ANNOUNCE: self.store.on_announce,
             Frame.FREE: self.store.on_free, Frame.UNPIN: self.store.on_unpin, Frame.FORKED: self.store.on_forked,
             Frame.GIVE_BACK: self.store.on_give_back,
-            Frame.ASK: self._on_ask, Frame.ANSWER: self._on_answer, Frame.BORROW: self._on_borrow,
-            Frame.RELEASE: self._on_release,
-            Frame.ADOPT: self._on_adopt, Frame.LEAVING: self._on_leaving,
+            Frame.ASK: self.exchange.on_ask, Frame.ANSWER: self.exchange.on_answer,
+            Frame.BORROW: self.exchange.on_borrow, Frame.RELEASE: self.exchange.on_release,
+            Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
             Frame.STATUS: self._on_status, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
@@ -341,7 +342,7 @@ class Node:
             if len(intervals) == 1 and not holds:
                 self.workforce.last_submit = (interval, body)
             self.dispatch.on_submitted(owner, interval, now)
-            if holds and peer.trunk is not None:
+            if holds and self.peering is not None:
                 self.store.pull_ahead((d for objects in holds.values() for d in objects), peer.root)
 
     def _on_kind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -422,7 +423,7 @@ class Node:
             if peer.root in self.peers:
                 self.peers[peer.root].link.flush()
         if finished.lent:
-            self._lend(finished.lent, destination, peer, peer.incarnation)
+            self.exchange.lend(finished.lent, destination, peer, peer.incarnation)
         if owner is not None:
             # With objects in it the nodes on its way have to know whose they were.
             owner.link.send(Frame.FINISHED, body, peer.incarnation if finished.adopted and owner.trunk else 0)
@@ -433,9 +434,9 @@ class Node:
         if finished.announced:
             self.store.announce(peer, finished.announced)
         if finished.adopted:
-            self._adopt(peer, finished, owner)
+            self.exchange.adopt(peer, finished, owner)
         if owner is None:
-            self._tell_gone(peer, destination)
+            self.exchange.tell_gone(peer, destination)
         if peer.worker is not None:
             done, seconds = [], 0.0
             for d in finished.done:
@@ -465,144 +466,6 @@ class Node:
         if peer.worker is not None:
             outcome = pb.InitFailed.FromString(body).outcome
             self.dispatch.on_worker_init_failed(peer.worker, outcome, self.now())
-
-    # -- objects between processes ------------------------------------------------------------------------------------
-
-    def _adopt(self, peer: Peer, message: pb.Finished | pb.Adopt, heir: Peer | None) -> None:
-        """Objects pass from a peer to another owner, who has been sent the message; None: there is none.
-
-        The node of who passes them on confirms, and repeats what that one may not have heard; others only take note.
-        """
-        peer.shares = True
-        adopted = {ObjectId(a.ref.owner, a.ref.seq): a.value for a in message.adopted}
-        if heir is not None:
-            heir.shares = True
-            for oid, value in adopted.items():
-                self._route(oid, value, peer, heir.incarnation)
-        if peer.trunk is not None:
-            return
-        self._forget_words(peer, message.heard)
-        if heir is not None:
-            for _, frame_type, body in [word for word in peer.words if word[0] in adopted]:
-                self._tell_owner(frame_type, body, peer)
-        passed = pb.PassedOn(refs=[a.ref for a in message.adopted], refused=heir is None)
-        self.send(peer.incarnation, Frame.PASSED_ON, passed.SerializeToString())
-
-    def on_passing(self, passer: Peer, body: bytes, owner: Peer) -> None:
-        """Results with objects in them pass this node on their way to their owner."""
-        self._adopt(passer, pb.Finished.FromString(body), owner)
-
-    @staticmethod
-    def _forget_words(peer: Peer, heard: int) -> None:
-        while peer.words_heard < heard and peer.words:
-            peer.words.popleft()
-            peer.words_heard += 1
-
-    def _route(self, oid: ObjectId, value: bytes, passer: Peer, owner: int) -> None:
-        """What is said of an object goes to its new owner from now on; who passed it on borrows it."""
-        if owner == oid.owner:
-            self.adopted.pop(oid, None)
-        else:
-            self.adopted[oid] = owner
-        if value[:1] == b"\x0a":
-            stored = pb.Outcome.FromString(value).value.stored
-            if stored.nbytes:
-                self.store.extents.pin(oid, stored.version, passer.incarnation)
-                self.store.extents.on_handed_over(oid, stored.version, owner)
-
-    def _on_adopt(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        adopt = pb.Adopt.FromString(body)
-        if not adopt.adopted:
-            self._forget_words(peer, adopt.heard)
-            return
-        if peer.trunk is None:
-            self.store.announce(peer, adopt.announced)
-        heir = self.find(destination, peer.root)
-        if heir is None or heir.is_leaving:
-            self._adopt(peer, adopt, None)
-            self._tell_gone(peer, destination)
-            return
-        if peer.trunk is None:
-            self._lend(adopt.lent, destination, peer, peer.incarnation)
-        self.send(destination, Frame.ADOPT, body, peer.incarnation)
-        self._adopt(peer, adopt, heir)
-        for process in {h.process for adoption in adopt.adopted for h in adoption.holdings}:
-            self._tell_gone(heir, process)
-
-    def _on_leaving(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        peer.is_leaving = True
-        self.send(peer.incarnation, Frame.LEAVING, b"")
-
-    def _lend(self, refs: Any, receiver: int, lender: Peer, by: int) -> None:
-        """A message with references is about to pass: their owners count the process that it goes to, if that is there.
-
-        Before the message: who owns what it is sent takes back at once what was counted for it.
-        """
-        if self.find(receiver, lender.root) is not None:
-            for ref in refs:
-                borrow = pb.Borrow(ref=ref, borrower=receiver, count=1, by=by)
-                self._tell_owner(Frame.BORROW, borrow.SerializeToString(), lender)
-
-    def _tell_gone(self, peer: Peer, incarnation: int) -> None:
-        """Say once more of a process that has ended that it has, to one that counted on it after it was told."""
-        if self.find(incarnation, peer.root) is not None:
-            return
-        if peer.trunk is not None and self.tree is not None:
-            self.tree.tell_ended(peer.trunk, incarnation)  # its node, too, has to hear of it
-        else:
-            self.send(peer.incarnation, Frame.BORROWER_DIED, pb.Peer(incarnation=incarnation).SerializeToString())
-
-    def _on_borrow(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        peer.shares = True
-        self._tell_owner(Frame.BORROW, body, peer)
-
-    def _on_release(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        peer.shares = True
-        self._tell_owner(Frame.RELEASE, body, peer)
-
-    def _tell_owner(self, frame_type: int, body: bytes, teller: Peer) -> None:
-        """Tell the present owner of an object of a borrower, unless that has ended: then it is forgotten."""
-        borrow = pb.Borrow.FromString(body)
-        oid = ObjectId(borrow.ref.owner, borrow.ref.seq)
-        owner = self.find(self.adopted.get(oid, oid.owner), teller.root)
-        borrower = self.find(borrow.borrower, teller.root)
-        if borrower is not None and owner is not None:
-            owner.shares = borrower.shares = True
-            if owner.worker is not None:
-                owner.words.append((oid, frame_type, body))
-            self.send(owner.incarnation, frame_type, body, teller.incarnation)
-        elif teller.trunk is not None:
-            self._tell_gone(teller, borrow.borrower if borrower is None else self.adopted.get(oid, oid.owner))
-
-    def _on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        ask = pb.Ask.FromString(body)
-        peer.shares = True
-        oid = ObjectId(ask.ref.owner, ask.ref.seq)
-        owner = self.find(self.adopted.get(oid, oid.owner), peer.root)
-        if self.adopted.get(oid) == peer.incarnation:
-            return  # it passed to the asker while the question was on its way, and so does its value
-        if oid.owner == peer.incarnation and oid not in self.adopted:
-            self._tell_lost(peer, ask.ref)  # it passed from the asker to a process that has gone, or has been released
-        elif owner is None:
-            self._tell_lost(peer, ask.ref)
-        else:
-            self.send(owner.incarnation, Frame.ASK, body, peer.incarnation)
-
-    def _tell_lost(self, peer: Peer, ref: pb.Ref) -> None:
-        lost = pb.Peer(incarnation=ref.owner, ref=ref)
-        self.send(peer.incarnation, Frame.OWNER_LOST, lost.SerializeToString())
-
-    def _on_answer(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        answer = pb.Answer.FromString(body)
-        asker = self.find(destination, peer.root)
-        if answer.value[:1] == b"\x0a" and asker is not None and asker.trunk is None:
-            stored = pb.Outcome.FromString(answer.value).value.stored
-            if stored.nbytes and stored.node == self.incarnation:  # what lies elsewhere is pinned when it was pulled
-                self.store.extents.pin(ObjectId(stored.owner, stored.seq), stored.version, destination)
-        if peer.trunk is None:
-            self._lend(answer.lent, destination, peer, 0)
-        self.send(destination, Frame.ANSWER, body, peer.incarnation)
-        self._tell_gone(peer, destination)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
@@ -636,20 +499,7 @@ class Node:
             self.seeker.on_client_left(peer.incarnation)
         if self.tree is not None and (peer.is_client or peer.shares):
             self.tree.on_process_ended(peer)
-        self.announce_end(peer.incarnation)
-
-    def announce_end(self, incarnation: int) -> None:
-        """Tell the processes here that one they may have dealt with has ended."""
-        gone = pb.Peer(incarnation=incarnation).SerializeToString()
-        orphans = [oid for oid, owner in self.adopted.items() if owner == incarnation]
-        for oid in orphans:
-            del self.adopted[oid]
-        for other in list(self.peers.values()):
-            if other.trunk is None and (other.is_client or other.shares):
-                self.send(other.incarnation, Frame.BORROWER_DIED, gone)
-                self.send(other.incarnation, Frame.OWNER_LOST, gone)
-                for oid in orphans:
-                    self._tell_lost(other, pb.Ref(owner=oid.owner, seq=oid.seq))
+        self.exchange.announce_end(peer.incarnation)
 
     def end(self) -> None:
         """End the embedded cluster: the template kills the workers and removes the folder once we are gone."""

@@ -275,7 +275,7 @@ class NodeStore:
             if ref.version != NO_EXTENT:
                 self.extents.on_freed(ref.owner, ref.seq, ref.version)
                 self.replicas.on_freed((ref.owner, ref.seq, ref.version))
-            self.node.adopted.pop(ObjectId(ref.owner, ref.seq), None)
+            self.node.exchange.adopted.pop(ObjectId(ref.owner, ref.seq), None)
 
     def on_unpin(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """Views of a process have ended."""

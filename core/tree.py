@@ -382,7 +382,7 @@ class Tree:
         onward = self._branches.get(trunk.root, {}).get(destination)
         if target is not None:
             if frame_type == Frame.FINISHED and source != trunk.far and trunk.far:
-                self.node.on_passing(self._meet(source, trunk), body, target)
+                self.node.exchange.on_passing(self._meet(source, trunk), body, target)
                 source = trunk.far
             self.node.pass_to(target, frame_type, body, source)
         elif onward is not None:
@@ -434,7 +434,7 @@ class Tree:
     def _on_ended(self, trunk: Trunk, incarnation: int) -> None:
         peer = self.node.peers.get(incarnation)
         if peer is None:
-            self.node.announce_end(incarnation)
+            self.node.exchange.announce_end(incarnation)
         elif peer.trunk is not None:
             peer.trunk.members.discard(incarnation)
             self.node.remote_left(peer)

@@ -20,6 +20,7 @@ import outboard as ob
 from outboard import boot, errors, greeting
 from outboard import node as nodes
 from outboard.client import Client
+from outboard.exchange import Exchange
 from outboard.ids import Span
 from outboard.multiprocessing import Pool
 from outboard.process import spawn
@@ -84,7 +85,7 @@ def test_task_that_waits_beside_its_thread_gives_back_its_cpu(cluster: Callable[
 def quiet_node(handlers: dict[int, Any]) -> Any:
     """Make the part of a node that handles frames."""
     node = object.__new__(nodes.Node)
-    node._handlers = handlers
+    node.handlers, node.tree, node.peering, node.seeker = handlers, None, None, None
     node.settled, node.killed, node.peers = [], [], {}  # type: ignore[attr-defined]
     node.settle = lambda: node.settled.append(1)  # type: ignore[attr-defined, method-assign]
     node.workforce = SimpleNamespace(kill=node.killed.append, forget_bindings=lambda client: None)  # type: ignore[attr-defined, assignment]
@@ -114,13 +115,13 @@ def test_frame_that_cannot_be_handled_costs_its_sender_alone(worker: int | None,
 def test_worker_that_only_borrows_hears_who_has_ended() -> None:
     node = quiet_node({})
     sent: list[tuple[int, int]] = []
-    node.send = lambda to, frame_type, body: sent.append((to, frame_type)) or True
+    node.send = lambda to, frame_type, body, origin=0: sent.append((to, frame_type)) or True
     node.store = SimpleNamespace(process_died=lambda incarnation: None)
-    node.adopted = {}
+    node.exchange = Exchange(node)
     link: Any = SimpleNamespace(closed=False)
     owner, borrower, other = (nodes.Peer(link, n, n, n) for n in (1, 2, 3))
     node.peers = {1: owner, 2: borrower, 3: other}
-    node._on_borrow(borrower, pb.Borrow(ref=pb.Ref(owner=1, seq=9), borrower=2).SerializeToString(), 1, ())
+    node.exchange.on_borrow(borrower, pb.Borrow(ref=pb.Ref(owner=1, seq=9), borrower=2).SerializeToString(), 1, ())
     del sent[:]
     node.forget(owner)
     assert sent == [(2, Frame.BORROWER_DIED), (2, Frame.OWNER_LOST)]
