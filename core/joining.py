@@ -289,7 +289,9 @@ class Membership:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     def _is_busy(self) -> bool:
-        return not self._node.dispatch.is_idle
+        """Whether something runs here, or elsewhere for clients of this node."""
+        assert self._node.tree is not None
+        return self._node.tree.has_branches or not self._node.dispatch.is_idle
 
     def _end(self) -> None:
         if not self.ended.done():

@@ -167,6 +167,11 @@ class Tree:
         stem = self._stem_of.get(root)
         return [stem] if stem is not None else list(self._branches.get(root, {}).values())
 
+    @property
+    def has_branches(self) -> bool:
+        """Whether clients of this node have sessions with other nodes."""
+        return any(self._branches.values())
+
     def stems(self) -> list[Trunk]:
         """The trunks of roots that are elsewhere."""
         return list(self._stem_of.values())
