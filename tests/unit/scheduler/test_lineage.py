@@ -503,3 +503,17 @@ def test_error_of_a_task_that_ran_again_is_its_value(program: Any) -> None:
     program.commands()
     program.finish(index, ERROR, attempt=2)
     assert program.value(index) == ERROR and not records(program)
+
+
+def test_attempt_of_a_run_that_failed_is_not_given_twice(program: Any) -> None:
+    kind = program.add_kind(stride=3, retries=0)
+    index = program.sent(kind=kind)
+    extras = {at: Extra(1, (), FAR, 9) for at in range(3)}
+    program.on_finished(PLAIN_STREAM, index, 1, 3, [STORED] * 3, extras)
+    program.drop(index)
+    lose(program, index + 1)
+    program.commands()
+    program.lose(index, attempt=2, stride=3)
+    assert set(program.refs.owned) == {index + 1, index + 2}
+    lose(program, index + 2)
+    assert sends(program.commands()) == [(index, 3)]
