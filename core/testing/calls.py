@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..client import MadeKind
+from ..errors import ObjectLostError, StoreFullError
 from ..ids import ObjectId
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
@@ -37,11 +38,47 @@ class Calls:
 
     def ask_node(self, request: int, body: bytes, reply: int) -> Program:
         """As `Client.ask_node`."""
-        replies = self._process.client.inbox.replies
-        self._process.client.inbox.expect(reply)
+        inbox = self._process.client.inbox
+        inbox.expect(reply)
         self._process.link.send(request, body)
-        yield from self._process.wait(lambda: reply in replies)
-        return replies.pop(reply)
+        try:
+            yield from self._process.wait(lambda: reply in inbox.replies)
+            return inbox.replies.pop(reply)
+        except BaseException:
+            if self._process.alive:
+                inbox.abandon(reply)
+            raise
+
+    def bring(self, *bodies: bytes, is_call: bool = False) -> Program:
+        """Have the node get copies of all that values name at other nodes, as `Client.pull` when they are opened.
+
+        Raises ObjectLostError and StoreFullError as that does.
+        """
+        values = self._process.values
+        for body in bodies:
+            for d in _descriptors(body, is_call):
+                if d.node == values.node:
+                    continue
+                pulled = yield from self.ask_node(
+                    Frame.PULL, pb.Pull(object=d).SerializeToString(), Frame.PULLED
+                )
+                oid = ObjectId(d.owner, d.seq)
+                if pulled.cause == pb.Pulled.NONE:
+                    values.pulled.setdefault((*oid, d.version), []).append(pulled.object)
+                    continue
+                self.give_back_brought()
+                if pulled.cause == pb.Pulled.FULL:
+                    self._process.world.is_faulty = True
+                    raise StoreFullError(pulled.reason)
+                raise ObjectLostError(f"no copy of {oid} is left", oid=oid, version=d.version)
+
+    def give_back_brought(self) -> None:
+        """Give back the pins of copies that will not be opened."""
+        values = self._process.values
+        for copies in values.pulled.values():
+            for d in copies:
+                values.give_back_pulled(d)
+        values.pulled.clear()
 
     def make_room(self, pages: int) -> Program:
         """Lease until an object of so many pages fits. Raises Full."""
@@ -92,10 +129,33 @@ class Calls:
         if is_failure(entry.value):
             self._process.ledger.check_failure(oid, entry.value)
             raise TaskFailed(str(oid))
-        token, _, refs = self.open_value(entry.value, pinned=False)
+        value = entry.value
+        try:
+            yield from self.bring(value)
+        except StoreFullError:
+            raise TaskFailed(str(oid)) from None
+        except ObjectLostError as error:
+            yield from self.make_again(entry, value, error)
+            return (yield from self.fetch(oid))
+        token, _, refs = self.open_value(value, pinned=False)
         expected = self._process.world.expected.get(oid)
         assert is_right(self._process.world, expected, token), f"{oid} is {token}, not {expected}"
         return token, refs
+
+    def make_again(self, entry: Any, value: bytes, error: ObjectLostError) -> Program:
+        """As `NativeEngine._make_again`: have a lost value made again, and wait for it. Raises TaskFailed."""
+        process, client = self._process, self._process.client
+        assert process.world.is_faulty, f"{error} without a fault"
+        lost = client.owner.refs.find(error.oid) if error.oid is not None else None
+        if lost is None:
+            raise TaskFailed(str(error))
+        process.world.mark("rebuild asked for")
+        client.owner.rebuild(error.oid, error.version)
+        if lost.value == value or (lost is not entry and lost.value is not None):
+            raise TaskFailed(str(error))
+        yield from process.wait(lambda: lost.value is not None)
+        if not is_failure(lost.value):
+            process.world.mark("rebuilt")
 
     def follow(self, oid: ObjectId) -> Program:
         """Fetch an object, then one to which its value refers, and so on to the end. Raises as `fetch`."""
@@ -180,3 +240,13 @@ class Calls:
             self._process.world.expected[oid] = token
         self._process.ledger.add_task(kind, index, inputs)
         return oids
+
+
+def _descriptors(body: bytes, is_call: bool = False) -> list[pb.Descriptor]:
+    """What value bytes, or those of a call, name in stores."""
+    if body[0] == 0x80:
+        return []
+    parcel = pb.Parcel.FromString(body) if is_call else pb.Outcome.FromString(body).value
+    if parcel.HasField("stored"):
+        return [parcel.stored]
+    return [buffer.stored for buffer in parcel.buffers if buffer.HasField("stored")]

@@ -103,7 +103,6 @@ class ClusterWorld(TaskWorld, Network):
 
     name = "cluster"
     most_events = 60_000
-    has_stores = False
     has_bindings = False
     pause_seconds = 14.0
     rare = (

@@ -35,6 +35,13 @@ class Machine:
         """Whether the node lives."""
         return self.process is None or self.process.alive
 
+    def is_reachable_from(self, other: Machine) -> bool:
+        """Whether another machine's node would be answered now."""
+        here, there = self.process, other.process
+        if here is None or there is None or not here.alive or here.stopped:
+            return False
+        return not {here.place, there.place} & here.world.dialling.away
+
     def now(self) -> float:
         """The time on the node's clock."""
         return self.world.now if self.process is None else self.process.local()

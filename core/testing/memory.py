@@ -162,6 +162,8 @@ class SimValues(ClientValues):
         super().__init__(client, node)
         self.memory = memory
         self.reader: Any = Reader(memory)
+        self.pulled: dict[tuple[int, int, int], list[pb.Descriptor]] = {}
+        self._pull = self._take_pulled
 
     def has_room(self, pages: int) -> bool:
         """Whether an object of so many pages fits into what is leased."""
@@ -169,6 +171,10 @@ class SimValues(ClientValues):
         if extent is not None:
             self._allocator.free(extent.segment, extent.offset)
         return extent is not None
+
+    def _take_pulled(self, d: pb.Descriptor) -> pb.Descriptor:
+        """The copy that was asked for before the value is opened; see `Calls.bring`."""
+        return self.pulled[d.owner, d.seq, d.version].pop()
 
     def add_lease(self, segment: int, fd: int, nbytes: int) -> None:
         """Write to one more segment."""

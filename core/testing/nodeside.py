@@ -13,6 +13,7 @@ from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler import commands
 from ..scheduler.extents import Reclaim, ReleasePages
 from ..workforce import Hand, Workforce
+from .copies import SimReplicas
 from .links import Claim, Output, Slot, boot_parts
 from .worker import WorkerProcess
 
@@ -254,6 +255,7 @@ class SimNode(Node):
         self.world = world
         self.name = f"node {self.incarnation:x}"
         self.founder = 0
+        self.store.replicas = SimReplicas(self.store, machine)
         dirty: Any = Dirty()
         self._dirty = dirty
         self.host = "simulated"

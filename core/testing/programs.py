@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from ..errors import OutboardError
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb
 from .calls import PLAIN_FUNCTION, Full, TaskFailed
@@ -234,12 +235,21 @@ class ClientProgram:
                 self._forget_item(array, index)
                 extra = array.extras.pop(index, None)
                 if isinstance(value, bytes) and value[:1] != b"\x12":
-                    process.calls.open_value(value, pinned=False)
+                    yield from self._open_item(value)
                 if extra is not None:
                     process.client.owner.take_extra(array, index, extra)
             taken.clear()
         process.client.flush()
         yield from ()
+
+    def _open_item(self, value: bytes) -> Program:
+        """Look at an item's result; one whose machine was lost stays so in this world."""
+        calls = self.process.calls
+        try:
+            yield from calls.bring(value)
+            calls.open_value(value, pinned=False)
+        except OutboardError:
+            assert self.world.is_faulty, "an item's result is gone without a fault"
 
     def _forget_item(self, array: Any, index: int) -> None:
         items = self.process.client.array_items[array.stream]

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OutboardError
-from ..failures import as_exception, encode_error
+from ..failures import as_exception, encode_error, input_cause
 from ..ids import ObjectId, item_object
 from ..packetpart import ITEM_SECONDS, PART_SECONDS
 from ..rpc.codec import Frame
@@ -132,6 +132,7 @@ class WorkerProcess(Process):
         spec = yield from self.calls.ask_node(Frame.GET_KIND, request, Frame.KIND)
         if spec.function[:1] != b"\x80":
             self.background.start()
+            yield from self.calls.bring(spec.function, is_call=True)
             self.values.open_parcel(pb.Parcel.FromString(spec.function), writable=False, pinned=False)
         self.kinds[owner, kind_id] = self.values.reader.opened[:]
         self.values.reader.opened.clear()
@@ -142,11 +143,12 @@ class WorkerProcess(Process):
             for view in self.kinds.pop((dropped.owner, kind)):
                 self.values.reader.end_view(view)
 
-    def arguments(self, call: bytes) -> tuple[Any, list[tuple[int, int]]]:
+    def arguments(self, call: bytes) -> Program:
         """Rebuild a call: its specification, and tokens and attempts of what was given beside it."""
         if call[0] == 0x80:
             (spec, refs), inputs = pickle.loads(call), list[bytes]()
         else:
+            yield from self.calls.bring(call, is_call=True)
             (spec, refs), inputs = self.values.decode_call(call, writable=False)
             self.views += self.values.reader.opened
             self.values.reader.opened.clear()
@@ -156,6 +158,7 @@ class WorkerProcess(Process):
             error = as_exception(body)
             if error is not None:
                 raise error
+            yield from self.calls.bring(body)
             given.append(self.calls.open_value(body, pinned=True))
         return spec, given
 
@@ -230,7 +233,9 @@ class Part:
             worker.slot.set_running(self.owner, interval.stream, index)
             worker.in_user_code = True
             kept = len(worker.refs)
-            spec, inputs = worker.arguments(call)
+            worker.in_user_code = False
+            spec, inputs = yield from worker.arguments(call)
+            worker.in_user_code = True
             given = worker.refs[kept:]
             worker.world.begins(self.owner, interval.stream, index, interval.attempt)
             token, refs, pages = yield from run_task(worker, spec, inputs, given, interval.attempt)
@@ -249,7 +254,7 @@ class Part:
         except OutboardError as error:
             worker.in_user_code = False
             worker.world.mark("argument lost")
-            self._fail(error, pb.Error.ARGUMENT_UNPICKLABLE)
+            self._fail(error, input_cause(error))
 
     def _fail(self, error: BaseException, cause: Any) -> None:
         self.mixed = True
