@@ -61,6 +61,7 @@ class Inbox:
     def _on_node_gone(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         gone = pb.NodeGone.FromString(body)
         self._reach.on_gone(gone.node, is_lost=gone.lost, reason=gone.reason)
+        self._client.send(Frame.NODE_GONE, body)  # what was sent before this was for the session that is over
 
     def _on_finished(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         finished = pb.Finished.FromString(body)

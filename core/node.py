@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,7 @@ class Peer:
     __slots__ = (
         "dropped_lines",
         "fetchers",
+        "gone_nodes",
         "hello",
         "incarnation",
         "is_client",
@@ -83,6 +84,7 @@ class Peer:
         self.hello = pb.Hello()
         self.kinds: dict[int, bytes] = {}
         self.fetchers: dict[int, dict[int, None]] = {}  # kind → workers that have it
+        self.gone_nodes: Counter[int] = Counter()  # sessions of which it has yet to say that it knows them to be over
         self.dropped_lines = 0
         self.words: deque[tuple[ObjectId, int, bytes]] = deque()  # what it was told of objects and may not have heard
         self.words_heard = 0  # those before
@@ -146,7 +148,7 @@ class Node:
             Frame.ASK: self.exchange.on_ask, Frame.ANSWER: self.exchange.on_answer,
             Frame.BORROW: self.exchange.on_borrow, Frame.RELEASE: self.exchange.on_release,
             Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
-            Frame.STATUS: self._on_status, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
+            Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -310,8 +312,20 @@ class Node:
         """Queue a frame for a peer."""
         peer.link.send(frame_type, body, origin, fds)
         self._dirty.add(peer.link)
-        if self.seeker is not None and frame_type in (Frame.WELCOME, Frame.NODE_GONE):
-            self.seeker.note(peer, frame_type, body)
+        if self.seeker is not None and peer.trunk is None:
+            if frame_type == Frame.WELCOME:
+                self.seeker.on_welcome(peer, body)
+            elif frame_type == Frame.NODE_GONE:
+                peer.gone_nodes[pb.NodeGone.FromString(body).node] += 1
+
+    def _on_node_gone(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """A client has heard that a session is over: what it says to that node from now on is for the next one."""
+        node = pb.NodeGone.FromString(body).node
+        peer.gone_nodes[node] -= 1
+        if not peer.gone_nodes[node]:
+            del peer.gone_nodes[node]
+            if self.seeker is not None:
+                self.seeker.on_gone(peer, node)
 
     def flush_link(self, link: PeerLink) -> None:
         """Have a link between nodes written at the end of this turn."""

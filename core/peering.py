@@ -11,9 +11,12 @@ A *path* is a link together with the node at its far end; sessions know it by a 
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
 
 from .addresses import split_address
 from .aioloop import AioLoop
@@ -227,23 +230,33 @@ class Peering:
         me, peer = self._node.incarnation, link.hello.incarnation
         if link in self._used:
             self._used[link] = self._loop.time()
-        for frame_type, body, destination, _ in frames:
-            if destination not in (0, me):
-                self._relay(link, frame_type, body, destination)
-            elif frame_type == Frame.SESSION:
-                origin, header, inner, message = decode_session(body)
-                if origin != peer:
-                    self._via[origin] = link
-                self._tree.on_frame(self._number(link, origin), header, inner, message)
-            elif frame_type == Frame.NO_PATH:
-                self._on_no_path(link, pb.NoPath.FromString(body))
-            elif frame_type == Frame.FETCH:
-                self._node.store.replicas.on_fetch(body, peer)
-            elif frame_type == Frame.PIECE:
-                self._node.store.replicas.on_piece(body, peer)
-            else:
-                raise ProtocolError(f"a frame of type {frame_type} between nodes")
+        try:
+            for frame_type, body, destination, _ in frames:
+                if destination not in (0, me):
+                    self._relay(link, frame_type, body, destination)
+                else:
+                    self._take(link, frame_type, body, peer)
+        except (ProtocolError, DecodeError, struct.error) as error:
+            self._node.complain(f"the link with {peer:016x}", "what it says makes no sense", error)
+            link.close()
+            self._on_closed(link, error)
         self._node.settle()
+
+    def _take(self, link: PeerLink, frame_type: int, body: bytes, peer: int) -> None:
+        """Handle a frame that is for this node."""
+        if frame_type == Frame.SESSION:
+            origin, header, inner, message = decode_session(body)
+            if origin != peer:
+                self._via[origin] = link
+            self._tree.on_frame(self._number(link, origin), header, inner, message)
+        elif frame_type == Frame.NO_PATH:
+            self._on_no_path(link, pb.NoPath.FromString(body))
+        elif frame_type == Frame.FETCH:
+            self._node.store.replicas.on_fetch(body, peer)
+        elif frame_type == Frame.PIECE:
+            self._node.store.replicas.on_piece(body, peer)
+        else:
+            raise ProtocolError(f"a frame of type {frame_type} between nodes")
 
     def _on_no_path(self, link: PeerLink, said: pb.NoPath) -> None:
         name = SessionName(said.owner, said.node, said.number)

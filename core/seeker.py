@@ -49,16 +49,16 @@ class Seeker:
         self.machine.on_kind_dropped(client, kind)
         self._do()
 
-    def note(self, peer: Peer, frame_type: int, body: bytes) -> None:
-        """A process here hears that it may send tasks to a further node, or no longer."""
-        if peer.trunk is not None:
-            return
-        if frame_type == Frame.NODE_GONE:
-            self.machine.on_disconnected(peer.incarnation, pb.NodeGone.FromString(body).node)
-        else:
-            node = pb.Welcome.FromString(body).node
-            if node != self._node.incarnation:
-                self.machine.on_connected(peer.incarnation, node)
+    def on_welcome(self, peer: Peer, body: bytes) -> None:
+        """A process here hears that it may send tasks to a node."""
+        node = pb.Welcome.FromString(body).node
+        if node != self._node.incarnation:
+            self.machine.on_connected(peer.incarnation, node)
+            self._do()
+
+    def on_gone(self, peer: Peer, node: int) -> None:
+        """A process here knows that it may no longer."""
+        self.machine.on_disconnected(peer.incarnation, node)
         self._do()
 
     # -- what the head says -------------------------------------------------------------------------------------------

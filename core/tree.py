@@ -192,6 +192,8 @@ class Tree:
         """Pass on what a local process says to another node, or to all; False when this node is to handle it too."""
         if frame_type not in TO_NODES or destination == self.node.incarnation:
             return False
+        if destination in peer.gone_nodes:
+            return True  # meant for a session that is over
         self._forward(peer, frame_type, body, destination)
         return destination != ALL
 
@@ -206,7 +208,7 @@ class Tree:
 
     def connect(self, peer: Peer, node: int, address: str) -> None:
         """Let a process become a client of another node."""
-        if peer.incarnation not in self.node.peers or node == self.node.incarnation:
+        if peer.incarnation not in self.node.peers or node == self.node.incarnation or node in peer.gone_nodes:
             return
         stem = self._stem_of.get(peer.root)
         root = self.node.peers.get(peer.root)

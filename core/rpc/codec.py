@@ -111,10 +111,9 @@ class Frame:
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'
-#: lane: a LOST or FREE that overtook a FINISHED would contradict it.
+#: lane: a LOST or FREE that overtook a FINISHED would contradict it, as would a WELCOME that overtook the NODE_GONE of
+#: an earlier session.
 _CONTROL = (
-    Frame.HELLO,
-    Frame.WELCOME,
     Frame.REFUSAL,
     Frame.WANT,
     Frame.GRANT,

@@ -416,7 +416,7 @@ class Dispatch:
         clients = [client for client in self._tables.clients.values() if client.root_client.id == root]
         return any(
             any(kind.outstanding for kind in client.kinds.values())
-            or any(binding.spec.ordered and binding.workers for binding in client.bindings.values())
+            or any(binding.spec.ordered for binding in client.bindings.values())
             for client in clients
         )
 

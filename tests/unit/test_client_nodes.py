@@ -59,7 +59,11 @@ class Rig:
         return self.says(Frame.WELCOME, welcome, node)
 
     def goes(self, node: int, *, lost: bool) -> list[Said]:
-        return self.says(Frame.NODE_GONE, pb.NodeGone(node=node, lost=lost, reason="its cable was cut"))
+        """Tell of the end of a session; returns what the client says besides that it knows of it."""
+        said = self.says(Frame.NODE_GONE, pb.NodeGone(node=node, lost=lost, reason="its cable was cut"))
+        (known,) = [frame for frame in said if frame.name == "NODE_GONE"]
+        assert (known.node, known.message.node) == (0, node)
+        return [frame for frame in said if frame is not known]
 
     def flush(self) -> list[Said]:
         self.client.flush()

@@ -225,6 +225,45 @@ def test_a_struck_node_is_lost_and_its_links_are_refused(loop: AioLoop) -> None:
     run(loop, play)
 
 
+def test_a_client_gets_a_new_session_when_it_knows_that_the_old_one_is_over(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client, far = Client(world.one), world.two.node
+        await connect(client, world.one, world.two)
+        peer = world.one.node.peers[client.incarnation]
+        (trunk,) = world.one.tree.trunks_of(client.incarnation)
+        trunk.end.give_up(trunk)
+        world.one.node.settle()
+        gone = pb.NodeGone.FromString(await client.hears(Frame.NODE_GONE))
+        world.one.tree.connect(peer, far.incarnation, world.two.address)
+        client.send(Frame.KIND, pb.Kind(id=1, name="old", num_returns=1), far.incarnation)
+        client.send(Frame.NODE_GONE, gone)
+        await until(lambda: not peer.gone_nodes)
+        assert not list(world.one.tree.sessions())
+        world.one.tree.connect(peer, far.incarnation, world.two.address)
+        world.one.node.settle()
+        await client.hears(Frame.WELCOME, far.incarnation)
+        assert not far.peers[client.incarnation].kinds
+
+    run(loop, play)
+
+
+def test_a_node_that_says_nonsense_loses_its_link_alone(loop: AioLoop, capfd: Any) -> None:
+    async def play(world: World) -> None:
+        client = Client(world.one)
+        await connect(client, world.one, world.two)
+        for frame_type, body in ((Frame.SESSION, b"short"), (Frame.NO_PATH, b"\xff"), (Frame.SUBMIT, b"")):
+            await until(lambda: bool(world.one.peering._links))
+            world.two.peering.send(world.one.node.incarnation, frame_type, body)
+            world.two.node.settle()
+            await until(lambda: not world.one.peering._links or not world.two.peering._links)
+        kind = pb.Kind(id=1, name="huge", resources={"CPU": 990_000}, num_returns=1)
+        client.send(Frame.KIND, kind, world.two.node.incarnation)
+        await client.hears(Frame.GRANT, world.two.node.incarnation)
+
+    run(loop, play)
+    assert capfd.readouterr().err.count("makes no sense") == 3
+
+
 def test_what_is_for_all_nodes_reaches_the_own_one_and_every_other(loop: AioLoop) -> None:
     async def play(world: World) -> None:
         client = Client(world.one)
