@@ -29,10 +29,10 @@ class Exchange:
 
         The node of who passes them on confirms, and repeats what that one may not have heard; others only take note.
         """
-        peer.shares = True
+        self._node.note_sharing(peer)
         adopted = {ObjectId(a.ref.owner, a.ref.seq): a.value for a in message.adopted}
         if heir is not None:
-            heir.shares = True
+            self._node.note_sharing(heir)
             for oid, value in adopted.items():
                 self._route(oid, value, peer, heir.incarnation)
         if peer.trunk is not None:
@@ -112,12 +112,12 @@ class Exchange:
 
     def on_borrow(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """A process refers to an object of another one."""
-        peer.shares = True
+        self._node.note_sharing(peer)
         self._tell_owner(Frame.BORROW, body, peer)
 
     def on_release(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """A process no longer does."""
-        peer.shares = True
+        self._node.note_sharing(peer)
         self._tell_owner(Frame.RELEASE, body, peer)
 
     def _tell_owner(self, frame_type: int, body: bytes, teller: Peer) -> None:
@@ -127,7 +127,8 @@ class Exchange:
         owner = self._node.find(self.adopted.get(oid, oid.owner), teller.root)
         borrower = self._node.find(borrow.borrower, teller.root)
         if borrower is not None and owner is not None:
-            owner.shares = borrower.shares = True
+            self._node.note_sharing(owner)
+            self._node.note_sharing(borrower)
             if owner.worker is not None:
                 owner.words.append((oid, frame_type, body))
             self._node.send(owner.incarnation, frame_type, body, teller.incarnation)
@@ -137,7 +138,7 @@ class Exchange:
     def on_ask(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """A process wants the value of an object that it borrows."""
         ask = pb.Ask.FromString(body)
-        peer.shares = True
+        self._node.note_sharing(peer)
         oid = ObjectId(ask.ref.owner, ask.ref.seq)
         owner = self._node.find(self.adopted.get(oid, oid.owner), peer.root)
         if self.adopted.get(oid) == peer.incarnation:

@@ -148,7 +148,8 @@ class Node:
             Frame.ASK: self.exchange.on_ask, Frame.ANSWER: self.exchange.on_answer,
             Frame.BORROW: self.exchange.on_borrow, Frame.RELEASE: self.exchange.on_release,
             Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
-            Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
+            Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone,
+            Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -331,6 +332,13 @@ class Node:
         """Have a link between nodes written at the end of this turn."""
         self._dirty.add(link)
 
+    def note_sharing(self, peer: Peer) -> None:
+        """A process deals with others from now on, and so must hear who has ended, as they must of its own end."""
+        if not peer.shares:
+            peer.shares = True
+            if self.tree is not None and peer.worker is not None:
+                self.tree.on_sharing(peer)
+
     def find(self, incarnation: int, root: int) -> Peer | None:
         """A process here or, of the same root, at another node."""
         return self.peers.get(incarnation) if self.tree is None else self.tree.find(incarnation, root)
@@ -340,6 +348,7 @@ class Node:
     def _join(self, peer: Peer) -> None:
         """A worker becomes a client with its first nested call."""
         if not peer.is_client and peer.worker is not None:
+            self.note_sharing(peer)
             peer.is_client = True
             self.dispatch.on_client_joined(peer.incarnation, peer.root, self.now(), worker=peer.worker)
 

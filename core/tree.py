@@ -4,8 +4,9 @@ All that processes of one root say to each other across machines goes through th
 so a message that passed before another is handled before it, wherever both lead, as within one node. At every node the
 processes elsewhere are peers like those here; only their links (`RemoteLink`) lead into a session, the *trunk*.
 
-A node's end of a trunk is told of processes by what they say; of one that it has not met it takes the root's node to
-know. That one knows all, and answers ENDED where there is none.
+The root's node knows every process that deals with others: their nodes tell it before anything is said of them (MET).
+The other nodes learn of processes elsewhere by what they say; one that they have not met they take the root's node to
+know, which answers ENDED where there is none.
 """
 
 from __future__ import annotations
@@ -364,6 +365,8 @@ class Tree:
             self._welcome(trunk, source, pb.Hello.FromString(body))
         elif frame_type == Frame.ENDED:
             self._on_ended(trunk, pb.Peer.FromString(body).incarnation)
+        elif frame_type == Frame.MET:
+            self._meet(pb.Peer.FromString(body).incarnation, trunk)
         elif frame_type == Frame.CONNECT:
             asked = pb.Connect.FromString(body)
             root = self.node.peers.get(trunk.root)
@@ -413,6 +416,13 @@ class Tree:
         return peer
 
     # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def on_sharing(self, worker: Peer) -> None:
+        """A worker here deals with others from now on: its root's node has to know it before they speak of it."""
+        stem = self._stem_of.get(worker.root)
+        if stem is not None:
+            met = pb.Peer(incarnation=worker.incarnation)
+            stem.send(Frame.MET, met.SerializeToString(), self.node.incarnation, 0)
 
     def on_process_ended(self, peer: Peer) -> None:
         """A process has ended: those elsewhere who dealt with it must hear of it."""

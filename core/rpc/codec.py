@@ -108,6 +108,7 @@ class Frame:
     PIECE = 57
     EVACUATE = 58
     EVACUATED = 59
+    MET = 60
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'
@@ -284,6 +285,7 @@ def __getattr__(name: str) -> Any:
         Frame.BORROWER_DIED: pb.Peer,
         Frame.OWNER_LOST: pb.Peer,
         Frame.ENDED: pb.Peer,
+        Frame.MET: pb.Peer,
         Frame.EVACUATE: pb.Announce,
         Frame.EVACUATED: pb.Refs,
         Frame.STATUS: pb.StatusRequest,

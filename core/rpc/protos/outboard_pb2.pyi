@@ -38,6 +38,7 @@ LEAVING: FrameType
 LOG: FrameType
 LOST: FrameType
 MAP: FrameType
+MET: FrameType
 NODE_GONE: FrameType
 NO_PATH: FrameType
 OWNER_LOST: FrameType
