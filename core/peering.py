@@ -3,9 +3,10 @@
 A link is dialled when something needs it and closed when nothing did for a minute. Frames on it are addressed to a
 node: what is for another one is passed on unread, if there is a way. Relays keep nothing but what waits for a dial, and
 say so (NO_PATH) when there is no way on. A node without an address of its own, whose client has no other, dials one
-node and reaches all others through it; when that one has gone, the next.
+node and reaches all others through it; when that one has gone, or is not heard any more, the next.
 
-A *path* is a link together with the node at its far end; sessions know it by a number.
+A *path* is a link together with the node at its far end; sessions know it by a number. A session that doubts its path
+dials again, and gets another one: a connection over a broken cable stays open for minutes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .rpc.grpc_credentials import Security
 from .rpc.grpc_links import LinksService, PeerLink, dial
 from .rpc.protos import cluster_pb2
 from .rpc.protos import outboard_pb2 as pb
+from .scheduler.session_books import DOUBT_SECONDS
 from .scheduler.session_words import Header, SessionName
 from .sessionframes import decode_session, encode_session, name_of, origin_of
 
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 60.0
 LOOK_SECONDS = 10.0
 
-#: Seconds for a link to be dialled. Larger waits longer for a machine that does not answer before another is tried.
+#: Seconds for a link to be dialled, and where another node might be dialled instead. Larger waits longer for a machine
+#: that does not answer; smaller gives up those that are far away.
 DIAL_SECONDS = 4.0
+HASTY_DIAL_SECONDS = 1.5
 
 #: Frames that wait at a relay for one dial; what comes beyond is answered with NO_PATH.
 HELD_FRAMES = 4096
@@ -71,6 +75,7 @@ class Peering:
         self._via: dict[int, PeerLink] = {}  # over which a node that is not at the other end was heard last
         self._paths: dict[int, tuple[PeerLink, int]] = {}
         self._numbers: dict[tuple[PeerLink, int], int] = {}
+        self._heard: dict[int, float] = {}  # when a frame of a session came over a path
         self._last_path = 0
         self._addresses: dict[int, str] = {}  # of nodes that were offered before the membership told of them
         self._dials: dict[int, list[OnDialled]] = {}
@@ -101,8 +106,7 @@ class Peering:
         self._node.store.replicas.on_node_gone(node)
         link = self._links.get(node)
         if link is not None:
-            link.close()
-            self._on_closed(link, None)
+            self._drop(link)
 
     # -- links --------------------------------------------------------------------------------------------------------
 
@@ -125,8 +129,13 @@ class Peering:
             del self._via[far]
         for number in [number for number, (over, _) in self._paths.items() if over is link]:
             self._numbers.pop((link, self._paths.pop(number)[1]), None)
+            del self._heard[number]
             self._tree.on_path_down(number)
         self._node.settle()
+
+    def _drop(self, link: PeerLink) -> None:
+        link.close()
+        self._on_closed(link, None)
 
     @property
     def _tree(self) -> Any:
@@ -139,8 +148,7 @@ class Peering:
             if link in busy or link.queued_nbytes:
                 self._used[link] = now
             elif now - used >= IDLE_SECONDS:
-                link.close()
-                self._on_closed(link, None)
+                self._drop(link)
         self._loop.call_later(LOOK_SECONDS, self._close_idle)
 
     def close(self) -> None:
@@ -150,10 +158,13 @@ class Peering:
 
     # -- paths --------------------------------------------------------------------------------------------------------
 
-    def dial(self, node: int, on_dialled: OnDialled) -> None:
-        """Find a path to a node; ``on_dialled`` is told, at once where there is a link."""
+    def dial(self, node: int, on_dialled: OnDialled, *, is_again: bool = False) -> None:
+        """Find a path to a node; ``on_dialled`` is told, at once where there is a link.
+
+        With ``is_again`` one over which the node was not heard of late does not count.
+        """
         link = self._way_to(node)
-        if link is not None:
+        if link is not None and not (is_again and self._is_silent(link, node)):
             on_dialled(self._number(link, node), False)
             return
         waiting = self._dials.setdefault(node, [])
@@ -167,29 +178,67 @@ class Peering:
             link = next(iter(self._links.values()), None)  # the one node that was dialled leads to all others
         return link
 
+    def _is_silent(self, link: PeerLink, node: int) -> bool:
+        number = self._numbers.get((link, node))
+        return number is not None and self._loop.time() - self._heard[number] >= DOUBT_SECONDS
+
+    def _is_mute(self, link: PeerLink) -> bool:
+        """Whether nobody was heard over a link of late who should have been."""
+        return all(self._is_silent(link, node) for over, node in self._numbers if over is link)
+
     async def _dial(self, node: int) -> None:
+        doubted = self._way_to(node)
         link, refused = None, False
-        for target, address in self._candidates(node):
-            try:
-                link = await dial(address, self.security, self.hello, _unheard, _unheard, wanted=target,
-                                  timeout=DIAL_SECONDS)  # fmt: skip
+        candidates = self._candidates(node, doubted)
+        for target, address in candidates:
+            link = self._links.get(target)
+            if link is not None and link is not doubted and not self._is_silent(link, target):
                 break
+            link = None
+            timeout = DIAL_SECONDS if target == candidates[-1][0] else HASTY_DIAL_SECONDS
+            try:
+                link = await self._reach(address, target, timeout)
             except NodeLostError:
                 refused = refused or target == node
             except (OutboardError, OSError, ValueError):
-                refused = refused or (target == node and await _is_refused(address))
-        if link is not None:
-            self._used[link] = self._loop.time()
-            self._add(link)
-        for on_dialled in self._dials.pop(node):
-            on_dialled(self._number(link, node) if link is not None else None, refused)
+                refused = refused or (target == node and await self._is_refused(address))
+            else:
+                self._used[link] = self._loop.time()
+                self._add(link)
+                break
+        self._end_dials(node, link, refused)
+        if link is not None and doubted is not None and self._is_mute(doubted):
+            self._drop(doubted)
         self._node.settle()
 
-    def _candidates(self, node: int) -> list[tuple[int, str]]:
+    async def _reach(self, address: str, target: int, timeout: float) -> PeerLink:
+        """Dial one node; raises as `grpc_links.dial`."""
+        return await dial(address, self.security, self.hello, _unheard, _unheard, wanted=target, timeout=timeout)
+
+    @staticmethod
+    async def _is_refused(address: str) -> bool:
+        """Whether nobody listens at an address, on a machine that is there to say so."""
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                _, writer = await asyncio.open_connection(*split_address(address))
+        except ConnectionRefusedError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return False
+
+    def _end_dials(self, node: int, link: PeerLink | None, refused: bool) -> None:
+        for on_dialled in self._dials.pop(node, ()):
+            on_dialled(self._number(link, node) if link is not None else None, refused)
+
+    def _candidates(self, node: int, doubted: PeerLink | None) -> list[tuple[int, str]]:
         """Whom to dial for a path to a node: itself, or for one who cannot be dialled himself anybody."""
         found = [(node, self.address_of(node))]
         if not self.hello.address:
             found += [(n, m.address) for n, m in self.members.current.items() if n != node and not m.draining]
+            if doubted is not None:  # it comes last
+                found.sort(key=lambda candidate: candidate[0] == doubted.hello.incarnation)
         return [(target, address) for target, address in found if address]
 
     def _number(self, link: PeerLink, node: int) -> int:
@@ -198,6 +247,7 @@ class Peering:
             self._last_path = number = self._last_path + 1
             self._numbers[link, node] = number
             self._paths[number] = link, node
+            self._heard[number] = self._loop.time()
         return number
 
     def node_at(self, path: int) -> int:
@@ -247,8 +297,12 @@ class Peering:
         if frame_type == Frame.SESSION:
             origin, header, inner, message = decode_session(body)
             if origin != peer:
-                self._via[origin] = link
-            self._tree.on_frame(self._number(link, origin), header, inner, message)
+                self._on_relayed(link, origin)
+            path = self._number(link, origin)
+            self._heard[path] = self._loop.time()
+            if origin in self._dials:
+                self._end_dials(origin, link, False)  # it speaks: that is a path
+            self._tree.on_frame(path, header, inner, message)
         elif frame_type == Frame.NO_PATH:
             self._on_no_path(link, pb.NoPath.FromString(body))
         elif frame_type == Frame.FETCH:
@@ -257,6 +311,13 @@ class Peering:
             self._node.store.replicas.on_piece(body, peer)
         else:
             raise ProtocolError(f"a frame of type {frame_type} between nodes")
+
+    def _on_relayed(self, link: PeerLink, origin: int) -> None:
+        """Take note of the way to a node that is heard through another; its own link may be a broken one."""
+        self._via[origin] = link
+        direct = self._links.get(origin)
+        if direct is not None and self._is_mute(direct):
+            self._drop(direct)
 
     def _on_no_path(self, link: PeerLink, said: pb.NoPath) -> None:
         name = SessionName(said.owner, said.node, said.number)
@@ -292,19 +353,6 @@ class Peering:
             owner, node, number = name_of(body)
             said = pb.NoPath(owner=owner, node=node, number=number, refused=refused)
             self._put(link, Frame.NO_PATH, said.SerializeToString(), link.hello.incarnation)
-
-
-async def _is_refused(address: str) -> bool:
-    """Whether nobody listens at an address, on a machine that is there to say so."""
-    try:
-        async with asyncio.timeout(DIAL_SECONDS):
-            _, writer = await asyncio.open_connection(*split_address(address))
-    except ConnectionRefusedError:
-        return True
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    return False
 
 
 def _unheard(*_: object) -> None:

@@ -56,13 +56,14 @@ class Trunk:
     reached over it, ``guests`` those of this side that the other end knows as clients.
     """
 
-    __slots__ = ("end", "far", "guests", "members", "root", "session")
+    __slots__ = ("end", "far", "guests", "members", "own_node", "root", "session")
 
     def __init__(self, end: End, session: Session, root: int, far: int) -> None:
         self.end = end
         self.session = session
         self.root = root
         self.far = far
+        self.own_node = 0  # of a root elsewhere
         self.members: set[int] = set()
         self.guests: dict[int, None] = {}
 
@@ -178,10 +179,9 @@ class Tree:
         return list(self._stem_of.values())
 
     def own_node_of(self, root: int) -> int:
-        """The node of a root that is elsewhere; 0 when it is here, or there is no way to it now."""
+        """The node of a root that is elsewhere; 0 when it is here, or not known."""
         stem = self._stem_of.get(root)
-        path = stem.session.path if stem is not None else None
-        return self._peering.node_at(path) if path is not None else 0
+        return stem.own_node if stem is not None else 0
 
     def find(self, incarnation: int, root: int) -> Peer | None:
         """A process of a root's tree; where the root is elsewhere, one not met yet is taken to be there."""
@@ -283,10 +283,14 @@ class Tree:
         end.touch()
 
     def on_struck(self, node: int) -> None:
-        """The head has struck a node off."""
+        """The head has struck a node off, and all roots whose own node it is with it."""
         for end in self._roots.values():
             end.machine.on_peer_lost(node, self.now())
             end.touch()
+        for trunk in self.stems():
+            if trunk.own_node == node:
+                trunk.end.machine.on_peer_lost(trunk.root, self.now())
+                trunk.end.touch()
 
     def paths_in_use(self) -> set[int]:
         """The paths of all open sessions."""
@@ -314,11 +318,15 @@ class Tree:
             case SetTimer(due):
                 end.set_timer(due)
             case Dial(name, dial):
-                self._peering.dial(name.node, lambda path, refused: self._on_dialled(end, name, dial, path, refused))
+                self._peering.dial(
+                    name.node, lambda path, refused: self._on_dialled(end, name, dial, path, refused),
+                    is_again=dial > 1,
+                )  # fmt: skip
             case SessionOpened(name):
                 session = end.machine.find(name)
                 if session is not None:
-                    self._add(end, session, 0)
+                    trunk = self._add(end, session, 0)
+                    trunk.own_node = self._peering.node_at(session.path) if session.path is not None else 0
             case SessionLost(name, why, _):
                 self._on_over(end, name, why.value)
             case SessionClosed(name, _):

@@ -198,6 +198,30 @@ def test_a_slotless_node_reaches_all_nodes_over_one_link_and_takes_another_when_
     run(loop, play)
 
 
+def test_a_link_over_which_nobody_is_heard_is_replaced_before_the_session_is_lost(
+    loop: AioLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("scheduler.session", "peering"):
+        monkeypatch.setattr(f"outboard.{module}.DOUBT_SECONDS", 0.5)
+    monkeypatch.setattr("outboard.scheduler.session.BEAT_SECONDS", 0.1)
+
+    async def play(world: World) -> None:
+        client, peering = Client(world.slotless), world.slotless.peering
+        await connect(client, world.slotless, world.one)
+        (broken,) = peering._links.values()
+        (theirs,) = world.one.peering._links.values()
+        broken.on_frames = theirs.on_frames = lambda *_: None  # what is said over it gets lost
+        await until(lambda: broken not in peering._links.values() and bool(peering._links))
+        assert list(peering._links) == [world.two.node.incarnation]  # the other one relays
+        kind = pb.Kind(id=1, name="huge", resources={"CPU": 990_000}, num_returns=1)
+        client.send(Frame.KIND, kind, world.one.node.incarnation)
+        await client.hears(Frame.GRANT, world.one.node.incarnation)
+        assert theirs not in world.one.peering._links.values()
+        assert not [frame for frame in client.heard if frame[0] == Frame.NODE_GONE]
+
+    run(loop, play)
+
+
 def test_a_node_whose_process_is_gone_is_lost_by_the_first_dial_that_is_refused(loop: AioLoop) -> None:
     async def play(world: World) -> None:
         client = Client(world.one)
