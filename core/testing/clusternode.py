@@ -12,7 +12,6 @@ from .nethead import HEAD
 from .netlinks import End, NetFrame
 from .netnode import NodeProcess
 from .netpeering import NetPeering
-from .nodeside import Loop
 
 if TYPE_CHECKING:
     from .clusterworld import ClusterWorld
@@ -29,7 +28,7 @@ class ClusterNode(NodeProcess):
         node = self.node = self.machine.node
         node.name = name
         self.totals = node.totals
-        loop: Any = Loop(self.machine)
+        loop: Any = node.loop
         self.peering = node.peering = NetPeering(self, node, loop, self.head.members, self.address)
         self.tree = node.tree = Tree(node, self.peering)
         self.seeker = node.seeker = Seeker(node, self._report)

@@ -35,10 +35,16 @@ class ClusterFaults(NetFaults):
     """Breaks what is between machines, and processes of clients and workers on them."""
 
     world: ClusterWorld
+    lengths = (3.0, 3.0, 12.0)
 
     def kinds(self) -> list[str]:
         """Faults to choose from."""
-        return [*super().kinds(), "worker", "worker", "client", "template", "stop local"]
+        return [*super().kinds(), "worker", "worker", "client", "template", "stop local", "kill", "kill", "part", "part"]
+
+    def time_of(self, rng: Random, seconds: float) -> float:
+        """When something happens: mostly while programs are busy."""
+        busy = COMING_SECONDS + 2.0 * rng.random()
+        return min(busy, seconds) if rng.random() < 0.7 else super().time_of(rng, seconds)
 
     def deeds(self) -> list[str]:
         """What else happens."""
@@ -105,6 +111,7 @@ class ClusterWorld(TaskWorld, Network):
     most_events = 60_000
     has_bindings = False
     pause_seconds = 14.0
+    task_seconds = (0.00001, 0.0005, 0.02, 0.5, 1.5)
     rare = (
         "adoption",
         "half open",
@@ -128,9 +135,10 @@ class ClusterWorld(TaskWorld, Network):
         self.at(0.0, "head starts", self.start_head)
         for number in range(rng.choice((2, 2, 3))):
             self.start_node(f"node{number}", rng.choice((1, 2, 2, 4)))
-        for number in range(rng.choice((0, 1))):
+        for number in range(rng.choice((0, 1, 1))):
             self.start_node(f"gate{number}", 0)
         clients = [process for process in self.places.values() if isinstance(process, ClusterNode)]
+        clients += [process for process in clients if not process.slots] * 2
         for _ in range(rng.choice((1, 1, 2))):
             self._number += 1
             client, node, delay = (

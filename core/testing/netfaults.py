@@ -20,9 +20,16 @@ NAMES = ("a", "b")
 class NetFaults:
     """Breaks things at random times, and in the end mends what can be mended."""
 
+    #: Virtual seconds of the first phase.
+    lengths: tuple[float, ...] = (0.5, 3.0, 8.0, 12.0)
+
     def __init__(self, world: Any) -> None:
         self.world = world
         self.ended_at = 0.0
+
+    def time_of(self, rng: Random, seconds: float) -> float:
+        """When something happens."""
+        return seconds * rng.random()
 
     def kinds(self) -> list[str]:
         """Faults to choose from, some more often than others."""
@@ -52,7 +59,7 @@ class NetFaults:
         """Plan the first phase."""
         world = self.world
         rng = world.rng_of("plan")
-        seconds = rng.choice((0.5, 3.0, 8.0, 12.0))
+        seconds = rng.choice(self.lengths)
         for number in range(rng.randint(0, 9) if world.with_faults else 0):
             self._plan(f"fault {number}", seconds, self._strike)
         for number in range(rng.randint(0, 6)):
@@ -62,7 +69,7 @@ class NetFaults:
     def _plan(self, part: str, seconds: float, do: Callable[[Random], None]) -> None:
         world = self.world
         rng = world.rng_of(part)
-        at = seconds * rng.random()
+        at = self.time_of(rng, seconds)
         if world.keeps(part):
             world.at(at, part, lambda: do(rng))
 

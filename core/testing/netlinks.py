@@ -198,7 +198,8 @@ class Dialling:
         self._world = world
         self.away: set[str] = set()  # addresses whose machine cannot be reached now
 
-    def dial(self, who: NetProcess, address: str, wanted: int, done: Callable[[End | str], None]) -> None:
+    def dial(self, who: NetProcess, address: str, wanted: int, done: Callable[[End | str], None],
+             timeout: float = DIAL_SECONDS) -> None:  # fmt: skip
         """Dial for a process; `done` is called once, unless that dies first. `wanted`: the incarnation meant, or 0."""
         world = self._world
         answered: list[bool] = []
@@ -235,4 +236,4 @@ class Dialling:
 
         delay = NET_DELAY * (0.1 + 0.9 * world.rng.random())
         world.at(delay, f"{who.name} dials {address}", reach)
-        who.after(DIAL_SECONDS * (0.5 + 0.5 * world.rng.random()), "gives up a dial", lambda: tell("failed"))
+        who.after(timeout * (0.5 + 0.5 * world.rng.random()), "gives up a dial", lambda: tell("failed"))

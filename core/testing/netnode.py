@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ..ids import RESOURCE_UNIT
@@ -162,6 +163,7 @@ class NetNode(NodeProcess):
         self.seeking = Seeking(self.incarnation)
         self.roots: dict[int, Root] = {}
         self.running: dict[SessionName, dict[int, int]] = {}  # session: task: attempt
+        self.store = SimpleNamespace(replicas=SimpleNamespace(on_node_gone=lambda node: None))  # nothing is stored here
         self._is_settling = self._is_dirty = False
         self._woken_at: float | None = None
 

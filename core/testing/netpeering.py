@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import NodeLostError
-from ..peering import OnDialled, Peering
+from ..errors import NodeLostError, TransportError
+from ..peering import Peering
 from ..rpc.protos import cluster_pb2
 from .netlinks import End, NetFrame
 
 if TYPE_CHECKING:
     from .netprocess import NetProcess
+
+
+class Answer:
+    """What a coroutine waits for in these worlds."""
+
+    def __init__(self) -> None:
+        self._outcome: Any = None
+        self._resume: Callable[[], None] | None = None
+
+    def __await__(self) -> Generator[Answer, None, Any]:
+        """Wait until it is given, if it was not yet."""
+        if self._outcome is None:
+            yield self
+        return self._outcome
+
+    def give(self, outcome: Any) -> None:
+        """Let whoever waits go on."""
+        self._outcome = outcome
+        if self._resume is not None:
+            self._resume()
+
+    def then(self, resume: Callable[[], None]) -> None:
+        """Say how."""
+        self._resume = resume
+
+
+def spawn(coroutine: Coroutine[Answer, None, None]) -> None:
+    """Run a coroutine that waits for answers only."""
+    try:
+        answer = coroutine.send(None)
+    except StopIteration:
+        return
+    answer.then(lambda: spawn(coroutine))
 
 
 class NetLoop:
@@ -31,6 +64,10 @@ class NetLoop:
     def call_soon(self, do: Callable[..., object], *args: Any) -> None:
         """Call in the next turn."""
         self.call_later(0.0, do, *args)
+
+    def spawn(self, coroutine: Coroutine[Answer, None, None]) -> None:
+        """Run a coroutine."""
+        spawn(coroutine)
 
 
 class NetLink:
@@ -75,38 +112,19 @@ class NetPeering(Peering):
         self._links_of: dict[int, NetLink] = {}
         super().__init__(node, loop, security, members, hello)
 
-    def dial(self, node: int, on_dialled: OnDialled) -> None:
-        """As the real one, with a walk over the candidates in place of a coroutine."""
-        link = self._way_to(node)
-        if link is not None:
-            on_dialled(self._number(link, node), False)
-            return
-        waiting = self._dials.setdefault(node, [])
-        waiting.append(on_dialled)
-        if len(waiting) == 1:
-            self._try(node, self._candidates(node), False)
+    async def _reach(self, address: str, target: int, timeout: float) -> Any:
+        answer = Answer()
+        self.process.world.dialling.dial(self.process, address, target, answer.give, timeout)
+        outcome = await answer
+        if outcome == "refused":
+            raise NodeLostError(f"nobody of that incarnation is at {address}")
+        if not isinstance(outcome, End):
+            raise TransportError(f"{address} does not answer")
+        return self._wrap(outcome)
 
-    def _try(self, node: int, candidates: list[tuple[int, str]], refused: bool) -> None:
-        if not candidates:
-            self.process.after(0.0, "dials nobody", lambda: self._dialled(node, None, refused))
-            return
-        (target, address), *others = candidates
-
-        def done(outcome: End | str) -> None:
-            if isinstance(outcome, End):
-                self._dialled(node, self._wrap(outcome), refused)
-            else:
-                self._try(node, others, refused or (outcome == "refused" and target == node))
-
-        self.process.world.dialling.dial(self.process, address, target, done)
-
-    def _dialled(self, node: int, link: Any, refused: bool) -> None:
-        if link is not None:
-            self._used[link] = self._loop.time()
-            self._add(link)
-        for on_dialled in self._dials.pop(node):
-            on_dialled(self._number(link, node) if link is not None else None, refused)
-        self._node.settle()
+    @staticmethod
+    async def _is_refused(address: str) -> bool:
+        return False  # a refusal was told at once
 
     def _wrap(self, end: End) -> NetLink:
         link = self._links_of[end.number] = NetLink(end)

@@ -130,7 +130,7 @@ class Machine:
                 book.delivered(self.role, name, body)
                 self._heard(command)
             case Dial(name, dial):
-                node.peering.dial(name.node, lambda path, refused: self._dialled(name, dial, path, refused))
+                self._dial(name, dial)
             case SessionOpened(name):
                 book.opened(self.role, name)
                 self._heard(command)
@@ -153,6 +153,12 @@ class Machine:
         if number == self._timers:
             self.sessions.on_timer(self.node.local())
             self.node.settle()
+
+    def _dial(self, name: SessionName, dial: int) -> None:
+        def dialled(path: int | None, refused: bool) -> None:
+            self._dialled(name, dial, path, refused)
+
+        self.node.peering.dial(name.node, dialled, is_again=dial > 1)
 
     def _dialled(self, name: SessionName, dial: int, path: int | None, refused: bool) -> None:
         now = self.node.local()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ..scheduler.extents import Reclaim, ReleasePages
 from ..workforce import Hand, Workforce
 from .copies import SimReplicas
 from .links import Claim, Output, Slot, boot_parts
+from .netpeering import Answer, spawn
 from .worker import WorkerProcess
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class Loop:
     def call_soon(self, do: Callable[..., object], *args: Any) -> Handle:
         """Call in the next turn."""
         return self.call_later(0.0, do, *args)
+
+    def spawn(self, coroutine: Coroutine[Answer, None, None]) -> None:
+        """Run a coroutine."""
+        spawn(coroutine)
 
     def add_reader(self, fd: int, do: Callable[..., None], *args: Any) -> None:
         """Nothing here has descriptors."""

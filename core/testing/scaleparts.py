@@ -169,6 +169,9 @@ class ScaleNode:
         elif kind is commands.StartWorker:
             self.workers[command.worker] = Worker()
             self.scale.at(0.0, lambda: self._started(command.worker))
+        elif kind is commands.StopWorker:
+            assert not self.workers.pop(command.worker).packets
+            self.scale.at(0.0, lambda: self._stopped(command.worker))
         elif kind is commands.Grant:
             body = pb.Grant(kind=command.kind, credit=command.credit).SerializeToString()
             self.say(command.client, Frame.GRANT, body)
@@ -185,6 +188,10 @@ class ScaleNode:
 
     def _started(self, worker: int) -> None:
         self.dispatch.on_worker_started(worker, self.scale.now)
+        self.settle()
+
+    def _stopped(self, worker: int) -> None:
+        self.dispatch.on_worker_died(worker, [], None, False, self.scale.now)
         self.settle()
 
     def _run(self, worker: Worker) -> None:

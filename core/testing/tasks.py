@@ -59,7 +59,7 @@ def expected_token(spec: Any, inputs: tuple[int, ...] = (), *, is_repeated: bool
 def make_spec(world: TaskWorld, rng: Random, depth: int = 0) -> Spec:
     """Draw a task."""
     world.last_spec += 1
-    seconds = rng.choice((0.00001, 0.0001, 0.0005, 0.002, 0.02)) * rng.random()
+    seconds = rng.choice(world.task_seconds) * rng.random()
     children: tuple[Any, ...] = ()
     if depth < 2 and rng.random() < 0.15:
         children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(1))

@@ -43,6 +43,8 @@ class TaskWorld(Course):
     has_stores = True
     #: Whether programs make bindings.
     has_bindings = True
+    #: Virtual seconds that tasks take at most.
+    task_seconds: tuple[float, ...] = (0.00001, 0.0001, 0.0005, 0.002, 0.02)
     #: Virtual seconds that programs pause at most; 0: they do not.
     pause_seconds = 0.0
 
