@@ -180,6 +180,26 @@ def measure_loss(how: signal.Signals) -> float:
         return float(written) - begun
 
 
+@ob.remote
+def note(seconds: float) -> tuple[int, float]:
+    """Say where it ran and when it began."""
+    began = time.time()
+    time.sleep(seconds)
+    return os.getppid(), began
+
+
+def measure_join() -> None:
+    """A node that joins while more waits than there is room for."""
+    with cluster() as (made, _):
+        known = {where for where, _ in ob.get([note.remote(0.05) for _ in range(40)])}
+        refs = [note.remote(0.05) for _ in range(200)]
+        ob.wait(refs, num_returns=20)
+        made.join("--num-cpus", "2", apart=True)
+        joined = time.time()
+        begun = [began for where, began in ob.get(refs) if where not in known]
+        tell("a node that joins has work after its start was reported", min(begun) - joined, "s")
+
+
 def measure_head() -> None:
     """A head that is killed and started again while tasks run."""
     with cluster() as (made, _):
@@ -196,7 +216,7 @@ def measure_head() -> None:
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["work", "killed", "silent", "head"])
+    parser.add_argument("what", nargs="*", default=["work", "join", "killed", "silent", "head"])
     for what in parser.parse_args().what:
         if what == "work":
             measure_work()
@@ -204,6 +224,8 @@ def main() -> None:
             tell("node killed: its task runs elsewhere after", measure_loss(signal.SIGKILL), "s")
         elif what == "silent":
             tell("node silent: its task runs elsewhere after", measure_loss(signal.SIGSTOP), "s")
+        elif what == "join":
+            measure_join()
         elif what == "head":
             measure_head()
 
