@@ -33,7 +33,7 @@ class Middleman:
     @property
     def address(self) -> str:
         """What to dial instead of the target."""
-        return "127.0.0.1:{}".format(self._listener.getsockname()[1])
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def close(self) -> None:
         """Hang up everywhere."""
@@ -51,11 +51,15 @@ class Middleman:
                 thread.start()
 
     def _serve(self, near: socket.socket) -> None:
-        with near, contextlib.suppress(OSError), socket.create_connection(self._target) as far:
-            with selectors.DefaultSelector() as ready:
-                ways = {near: (far, "there"), far: (near, "back")}
-                while not self._ended.is_set():
-                    self._pass_on(ready, ways)
+        with (
+            near,
+            contextlib.suppress(OSError),
+            socket.create_connection(self._target) as far,
+            selectors.DefaultSelector() as ready,
+        ):
+            ways = {near: (far, "there"), far: (near, "back")}
+            while not self._ended.is_set():
+                self._pass_on(ready, ways)
 
     def _pass_on(self, ready: selectors.DefaultSelector, ways: dict[socket.socket, Any]) -> None:
         for end, (_, way) in ways.items():
