@@ -24,6 +24,9 @@ SETTLE_SECONDS = 30.0
 #: Seconds that are left to what is said last, before tables must be empty.
 REST_SECONDS = 2.0
 
+#: Seconds after which a node must have given up a client that vanished without a word; its clock may be slow.
+ORPHAN_SECONDS = 33.0
+
 #: Seconds in which the first clients come; nodes are there before.
 COMING_SECONDS = 0.8
 
@@ -228,13 +231,24 @@ class ClusterWorld(TaskWorld, Network):
             if process.alive:
                 process.calls.drop_all()
                 process.client.flush()
-        until = self.now + REST_SECONDS
+        until, orphaned_until = self.now + REST_SECONDS, self.now + ORPHAN_SECONDS
         while self.now < until and self.step():
+            if self.now < orphaned_until and self._has_orphans():
+                until = self.now + REST_SECONDS
             for process in self.processes.values():
                 if process.alive and process.link.has_input:
                     self.touched[process.incarnation] = process
                     process.handle_input()
                     check_world(self)
+
+    def _has_orphans(self) -> bool:
+        """Whether a node serves a client that has vanished, and may not know it yet."""
+        for place in self.places.values():
+            if isinstance(place, ClusterNode) and place.alive:
+                for root in place.tree._stem_of:
+                    if not self.processes[root].alive:
+                        return True
+        return False
 
     def all_marks(self) -> Counter[str]:
         """What was counted here, and by the machines."""
