@@ -59,9 +59,7 @@ class Calls:
             for d in _descriptors(body, is_call):
                 if d.node == values.node:
                     continue
-                pulled = yield from self.ask_node(
-                    Frame.PULL, pb.Pull(object=d).SerializeToString(), Frame.PULLED
-                )
+                pulled = yield from self.ask_node(Frame.PULL, pb.Pull(object=d).SerializeToString(), Frame.PULLED)
                 oid = ObjectId(d.owner, d.seq)
                 if pulled.cause == pb.Pulled.NONE:
                     values.pulled.setdefault((*oid, d.version), []).append(pulled.object)
@@ -147,7 +145,7 @@ class Calls:
         process, client = self._process, self._process.client
         assert process.world.is_faulty, f"{error} without a fault"
         lost = client.owner.refs.find(error.oid) if error.oid is not None else None
-        if lost is None:
+        if lost is None or error.oid is None:
             raise TaskFailed(str(error))
         process.world.mark("rebuild asked for")
         client.owner.rebuild(error.oid, error.version)

@@ -42,7 +42,18 @@ class ClusterFaults(NetFaults):
 
     def kinds(self) -> list[str]:
         """Faults to choose from."""
-        return [*super().kinds(), "worker", "worker", "client", "template", "stop local", "kill", "kill", "part", "part"]
+        return [
+            *super().kinds(),
+            "worker",
+            "worker",
+            "client",
+            "template",
+            "stop local",
+            "kill",
+            "kill",
+            "part",
+            "part",
+        ]
 
     def time_of(self, rng: Random, seconds: float) -> float:
         """When something happens: mostly while programs are busy."""
@@ -115,16 +126,40 @@ class ClusterWorld(TaskWorld, Network):
     has_bindings = False
     pause_seconds = 14.0
     task_seconds = (0.00001, 0.0005, 0.02, 0.5, 1.5)
+    stored_share = 0.3
     rare = (
         "adoption",
+        "blocked",
+        "borrower died",
+        "child got its parent's CPU",
+        "client died",
+        "copy brought in",
+        "copy could not be fetched",
+        "drains",
         "half open",
+        "handed over",
         "head died",
+        "head returned empty",
         "late answer",
+        "left",
+        "machine away",
+        "no path",
         "node died",
+        "node struck off",
+        "owner lost",
+        "passed on when settled",
+        "recall lost the race",
+        "relay lost frames",
         "retry",
-        "session lost",
+        "returned surplus",
         "session closed",
-        "task ran elsewhere",
+        "session lost",
+        "stopped",
+        "store full",
+        "task sent elsewhere",
+        "template died",
+        "word repeated",
+        "zombie refused by the head",
     )
 
     def __init__(self, seed: int, without: Set[str] = frozenset()) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..ids import ObjectId
 from ..replicas import Replicas
@@ -33,12 +33,9 @@ class SimReplicas(Replicas):
             super()._execute(command)
 
     def _plan(self, key: pulls.Key, source: int, delay: float) -> None:
-        loop: Any = self._node.loop
-        handle = self._tasks[key] = loop.call_later(delay, lambda: self._bring_now(key, source, handle))
+        self._tasks[key] = self._node.loop.call_later(delay, self._bring_now, key, source)
 
-    def _bring_now(self, key: pulls.Key, source: int, handle: Any) -> None:
-        if handle.is_cancelled:
-            return
+    def _bring_now(self, key: pulls.Key, source: int) -> None:
         there = self.machine.world.machine_of(source)
         if there is None or not there.is_reachable_from(self.machine):
             self._plan_end(key, PATIENCE, "nothing came for too long")
@@ -46,16 +43,13 @@ class SimReplicas(Replicas):
         self._end(key, self._read(there, key))
 
     def _plan_end(self, key: pulls.Key, delay: float, reason: str) -> None:
-        loop: Any = self._node.loop
+        self._tasks[key] = self._node.loop.call_later(delay, self._give_up, key, reason)
 
-        def give_up() -> None:
-            if not handle.is_cancelled:
-                del self._tasks[key]
-                self.machine.world.mark("copy could not be fetched")
-                self._pulls.on_failed(key, reason, is_final=False)
-                self._after()
-
-        handle = self._tasks[key] = loop.call_later(delay, give_up)
+    def _give_up(self, key: pulls.Key, reason: str) -> None:
+        del self._tasks[key]
+        self.machine.world.mark("copy could not be fetched")
+        self._pulls.on_failed(key, reason, is_final=False)
+        self._after()
 
     @staticmethod
     def _read(there: Machine, key: pulls.Key) -> Cell | None:

@@ -59,7 +59,11 @@ class NetLoop:
 
     def call_later(self, delay: float, do: Callable[..., object], *args: Any) -> None:
         """Call after so many seconds."""
-        self._process.after(delay, "timer", lambda: do(*args) and None)
+
+        def act() -> None:
+            do(*args)
+
+        self._process.after(delay, "timer", act)
 
     def call_soon(self, do: Callable[..., object], *args: Any) -> None:
         """Call in the next turn."""

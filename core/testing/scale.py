@@ -119,8 +119,8 @@ class Scale:
         question = cluster_pb2.RoomQuestion(id=asked.request, shape=asked.needs, python=asked.python,
                                             waiting=asked.waiting)  # fmt: skip
         self.count(FRAME_NBYTES + question.ByteSize())
-        self.at(self.net_seconds, lambda: self._head_hears(
-            lambda: self._head.on_wanted(node.incarnation, asked.request, PYTHON, asked.needs, asked.waiting, self.now)))  # fmt: skip
+        self.at(self.net_seconds, lambda: self._head_hears(lambda: self._head.on_wanted(
+            node.incarnation, asked.request, PYTHON, asked.needs, asked.waiting, self.now)))  # fmt: skip
 
     def _head_hears(self, do: Callable[[], None]) -> None:
         do()

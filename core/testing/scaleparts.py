@@ -47,21 +47,30 @@ class Ends:
 
     def settle(self) -> None:
         """Do what the machine commands."""
-        scale = self.scale
         for command in self.sessions.take_commands():
-            kind = type(command)
-            if kind is SendFrame:
-                scale.count(FRAME_NBYTES + TRUNK_NBYTES + len(command.body))
-                other = scale.ends[command.header.name.node if self.sessions.role is Role.OWNER
-                                   else command.header.name.owner]  # fmt: skip
-                scale.at(scale.net_seconds, lambda c=command, o=other: o.arrives(c))
-            elif kind is Deliver:
-                self._heard(command.name, command.frame_type, command.body)
-            elif kind is Dial:
-                scale.at(2 * scale.net_seconds, lambda c=command: self._up(c))
-            elif kind is SetTimer:
-                self._due += 1
-                scale.at(command.due - scale.now, lambda number=self._due: self._tick(number))
+            match command:
+                case SendFrame():
+                    self._send(command)
+                case Deliver(name, frame_type, body, _):
+                    self._heard(name, frame_type, body)
+                case Dial():
+                    self._dial(command)
+                case SetTimer(due):
+                    self._set_timer(due)
+
+    def _send(self, sent: SendFrame) -> None:
+        scale, name = self.scale, sent.header.name
+        scale.count(FRAME_NBYTES + TRUNK_NBYTES + len(sent.body))
+        other = scale.ends[name.node if self.sessions.role is Role.OWNER else name.owner]
+        scale.at(scale.net_seconds, lambda: other.arrives(sent))
+
+    def _dial(self, dial: Dial) -> None:
+        self.scale.at(2 * self.scale.net_seconds, lambda: self._up(dial))
+
+    def _set_timer(self, due: float) -> None:
+        self._due += 1
+        number = self._due
+        self.scale.at(due - self.scale.now, lambda: self._tick(number))
 
     def arrives(self, sent: SendFrame) -> None:
         """A frame has come."""
@@ -216,14 +225,13 @@ class ScaleNode:
         self.settle()
 
     def _set_timers(self) -> None:
-        due, scale = self.dispatch.due, self.scale
-        if due is not None and (self._due is None or due < self._due):
-            self._due = due
-            scale.at(max(0.0, due - scale.now), lambda: self._look(due))
-        due = self.seeking.due
-        if due is not None and (self._seeks_at is None or due < self._seeks_at):
-            self._seeks_at = due
-            scale.at(max(0.0, due - scale.now), lambda: self._seek(due))
+        looks, seeks, scale = self.dispatch.due, self.seeking.due, self.scale
+        if looks is not None and (self._due is None or looks < self._due):
+            self._due = looks
+            scale.at(max(0.0, looks - scale.now), lambda: self._look(looks))
+        if seeks is not None and (self._seeks_at is None or seeks < self._seeks_at):
+            self._seeks_at = seeks
+            scale.at(max(0.0, seeks - scale.now), lambda: self._seek(seeks))
 
     def _look(self, due: float) -> None:
         if self._due == due:

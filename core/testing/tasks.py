@@ -65,7 +65,7 @@ def make_spec(world: TaskWorld, rng: Random, depth: int = 0) -> Spec:
         children = tuple(tuple(make_spec(world, rng, depth + 1)) for _ in range(1))
     fault = "" if rng.random() < 0.93 else rng.choice(("raise", "once", "exit" if world.with_faults else "raise"))
     puts = rng.choice((0, 1)) if rng.random() < 0.1 else -1
-    pages = rng.choice((1, 2)) if rng.random() < 0.15 else 0
+    pages = rng.choice((1, 2)) if rng.random() < world.stored_share else 0
     if not world.has_stores:
         puts, pages = min(puts, 0), 0
     return Spec(world.last_spec, seconds, children, rng.choice((GET, GET, LEAVE, RETURN)), puts, pages, fault)

@@ -41,6 +41,8 @@ class TaskWorld(Course):
 
     #: Whether values are stored, here and now: small ones lie with their owner.
     has_stores = True
+    #: Share of results that are.
+    stored_share = 0.15
     #: Whether programs make bindings.
     has_bindings = True
     #: Virtual seconds that tasks take at most.
@@ -117,6 +119,8 @@ class TaskWorld(Course):
         self.lines.append(f"  {source}>{target} {frame_type} {len(body)} {content:08x}")
         if frame_type in _MARKED:
             self.mark(_MARKED[frame_type])
+        if frame_type == Frame.NODE_GONE:
+            self.mark("session lost" if pb.NodeGone.FromString(body).lost else "session closed")
 
     def all_marks(self) -> Counter[str]:
         """What was counted here, and by the machines."""
