@@ -1,8 +1,8 @@
 """Workers that are killed all the time, and results that are exact all the same.
 
-``python -m benchmarks.kills --minutes 10`` starts a cluster of two nodes on this machine and runs maps of tasks over it,
-while a thread kills workers at random, by default 200 a minute. A figure is printed each minute and at the end. The exit
-code is 1 when a result was wrong, a map failed or fewer workers were killed than asked for.
+``python -m benchmarks.kills --minutes 10`` starts a cluster of two nodes on this machine and runs maps of tasks over
+it, while a thread kills workers at random, by default 200 a minute. A figure is printed each minute and at the end. The
+exit code is 1 when a result was wrong, a map failed or fewer workers were killed than asked for.
 """
 
 from __future__ import annotations

@@ -238,11 +238,13 @@ class Client:
     def _submit(self, kind: machine.Kind, encoded: Encoded,
                 inputs: tuple[ObjectId, ...]) -> tuple[int, list[ItemSender]]:  # fmt: skip
         owner = self.owner
+        # What the program has let go may be the room that this task needs; with more on the way it goes out with them.
+        freed = self.pump() if not owner.unanswered and (self.dropped or self.values.reader.ended) else []
         self.begin_event()
         self.check_open()
         if kind.dropped:
             self._busy = False
-            return 0, []
+            return 0, freed
         if not self.background.running:
             self.background.start()  # a worker: somebody must send this, and answer who is given references
         if inputs or encoded.objects or encoded.refs:
@@ -252,13 +254,13 @@ class Client:
         else:
             self.outbox.send_lone(kind, index, encoded.body)
             self._busy = False
-            return index, []
+            return index, freed
         self._busy = False
         self._unsent += 1
         if owner.unanswered == 1 or self._unsent >= SUBMIT_BATCH:
-            return index, self.pump()
+            return index, freed + self.pump()
         self.background.nudge()
-        return index, []
+        return index, freed
 
     def _submit_large(self, kind: machine.Kind, encoded: Encoded, inputs: tuple[ObjectId, ...]) -> int:
         stored = tuple(ObjectId(d.owner, d.seq) for d in encoded.objects)

@@ -75,10 +75,10 @@ class Outbox:
                 self._execute_rare(command)
         if self._client.closed_mark is not None:
             return
+        if freed:
+            self._send_freed(freed)  # first: it may be the room that a task needs
         if sends:
             self._send_tasks(sends)
-        if freed:
-            self._send_freed(freed)
 
     def _send_freed(self, freed: list[tuple[ObjectId, int]]) -> None:
         """Tell the own node of objects that have ended, and every node of those that others may know."""

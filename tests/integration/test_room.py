@@ -89,6 +89,23 @@ print(len(ob.get(ob.put(bytes(20_000_000)))))
     assert out == "full\n" + "20000000\n" * 4
 
 
+def test_what_the_program_let_go_is_room_for_its_next_task(run_program: Any) -> None:
+    out = run_program(f"""{HEAD}
+def make():
+    return np.ones(1_250_000)
+
+ob.init(num_cpus=1, store_memory="50MB")
+make = ob.remote(make)
+for _ in range(20):
+    refs = [make.remote() for _ in range(4)]
+    assert sum(float(ob.get(refs[i]).sum()) for i in range(4)) == 5_000_000
+    del refs
+    assert float(ob.get(make.remote()).sum()) == 1_250_000
+print("done")
+""")
+    assert out == "done\n"
+
+
 def test_threads_that_need_room_at_once_do_not_wait_for_each_other(run_program: Any) -> None:
     out = run_program(f"""{HEAD}
 
