@@ -215,6 +215,9 @@ class Calls:
         client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=function.body, name="f",
                                         resources=resources, num_returns=returns)  # fmt: skip
         client.kind_binding[kind.id] = binding
+        if binding and client.reach.joined:
+            client.reach.bindings.choose(binding, resources)
+            client.reach.confine(binding)
         if retry_exceptions:
             client.retries[kind.id] = True
         mark = client.failed_bindings.get(binding)

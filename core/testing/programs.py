@@ -289,16 +289,16 @@ class ClientProgram:
         rng, process = self.rng, self.process
         self.bindings_made += 1
         binding = self.bindings_made
-        initializer = rng.choice((b"", b"", b"runs", b"runs", b"fails", b"dies"))
+        initializer = rng.choice((b"", b"", b"\x80runs", b"\x80runs", b"\x80fails", b"\x80dies"))
         process.background.start()
         max_tasks = rng.choice((0, 0, 1, 3))  # an actor has one worker for life
-        spec = pb.Binding(id=binding, processes=rng.choice((1, 2)), initializer=initializer, eager=True,
-                          max_tasks=max_tasks, ordered=not max_tasks and rng.random() < 0.4)  # fmt: skip
-        process.world.bind(process, spec)
+        ordered = not max_tasks and rng.random() < 0.4
+        spec = pb.Binding(id=binding, initializer=initializer, max_tasks=max_tasks, ordered=ordered)
+        process.world.bind(process, spec, 1 if ordered else rng.choice((1, 2)))
         kind = process.calls.add_kind({}, retries=rng.choice((0, 3)), binding=binding)
         self.kinds.append(kind)
         self.bindings.append(binding)
-        if initializer in (b"fails", b"dies"):
+        if initializer in (b"\x80fails", b"\x80dies"):
             process.ledger.spoilt.add(kind.id)
         yield from ()
 

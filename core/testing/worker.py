@@ -83,12 +83,12 @@ class WorkerProcess(Process):
         world = self.world
         if binding.initializer:
             yield Want("time", 0.001 * world.rng.random())
-            if binding.initializer == b"fails":
+            if binding.initializer == b"\x80fails":
                 outcome = encode_error(ValueError("initialiser"))
                 self.link.send(Frame.INIT_FAILED, pb.InitFailed(outcome=outcome).SerializeToString())
                 world.mark("init failed")
                 return
-            if binding.initializer == b"dies":
+            if binding.initializer == b"\x80dies":
                 self.exitcode = 3
                 return
             self.client.flush()

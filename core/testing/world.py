@@ -13,6 +13,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from ..ids import ObjectId
+from ..reach import HOME
 from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
 from ..scheduler.outcomes import BindingMark
@@ -169,26 +170,35 @@ class TaskWorld(Course):
         """Whether a stored value may have been lost with its machine."""
         return False
 
-    def bind(self, process: Process, binding: pb.Binding) -> None:
-        """A client makes a binding."""
-        process.link.send(Frame.BIND, binding.SerializeToString())
+    def bind(self, process: Process, binding: pb.Binding, processes: int) -> None:
+        """A client makes a binding, as `NativeEngine.bind`."""
+        client = process.client
+        client.binding_specs[binding.id] = binding
+        if client.reach.bindings.open(binding.id, processes, ordered=binding.ordered):
+            client.outbox.introduce_binding(binding.id, HOME)
 
     def unbind(self, process: Process, binding: int, *, force: bool) -> None:
-        """A client drops a binding, as `NativeEngine`."""
+        """A client drops a binding, as `NativeEngine.unbind`."""
         client = process.client
-        if not force:
-            client.pump_and_send()
-        process.link.send(Frame.UNBIND, pb.Unbind(id=binding, force=force).SerializeToString())
         if force:
-            client.fail_binding(binding, BindingMark("", b"", None))
-            for array in list(client.owner.arrays.values()):
-                if client.kind_binding[array.kind.id] == binding:
-                    client.owner.cancel_array(array, kill_after=None)
-            for seq, entry in list(client.owner.refs.owned.items()):
-                kind = getattr(entry, "kind", None)
-                if kind is not None and client.kind_binding.get(kind.id) == binding:
-                    client.owner.cancel(seq)
+            client.requests.append(lambda: self._end_binding(process, binding))
+        else:
+            client.leaving[binding] = None
         client.flush()
+
+    def _end_binding(self, process: Process, binding: int) -> None:
+        client = process.client
+        client.leaving.pop(binding, None)
+        client.outbox.unbind(binding, force=True)
+        client.fail_binding(binding, BindingMark("", b"", None))
+        for array in list(client.owner.arrays.values()):
+            if client.kind_binding.get(array.kind.id) == binding:
+                client.owner.cancel_array(array, kill_after=None)
+        for seq, entry in list(client.owner.refs.owned.items()):
+            kind = getattr(entry, "kind", None)
+            if kind is not None and client.kind_binding.get(kind.id) == binding:
+                client.owner.cancel(seq)
+        client.reach.forget_unbound(binding)
 
 
 class World(TaskWorld):
