@@ -233,9 +233,7 @@ class Part:
             worker.slot.set_running(self.owner, interval.stream, index)
             worker.in_user_code = True
             kept = len(worker.refs)
-            worker.in_user_code = False
             spec, inputs = yield from worker.arguments(call)
-            worker.in_user_code = True
             given = worker.refs[kept:]
             worker.world.begins(self.owner, interval.stream, index, interval.attempt)
             token, refs, pages = yield from run_task(worker, spec, inputs, given, interval.attempt)
