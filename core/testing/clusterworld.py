@@ -265,10 +265,11 @@ class ClusterWorld(TaskWorld, Network):
             if process.alive:
                 process.calls.drop_all()
                 process.client.flush()
-        until, orphaned_until = self.now + REST_SECONDS, self.now + ORPHAN_SECONDS
+        until = max(self.now, self.excused_until) + REST_SECONDS  # what fell silent has been found out by then
+        orphaned_until = self.now + ORPHAN_SECONDS
         while self.now < until and self.step():
             if self.now < orphaned_until and self._has_orphans():
-                until = self.now + REST_SECONDS
+                until = max(until, self.now + REST_SECONDS)
             for process in self.processes.values():
                 if process.alive and process.link.has_input:
                     self.touched[process.incarnation] = process
