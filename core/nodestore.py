@@ -70,11 +70,13 @@ class NodeStore:
     def execute(self, ordered: Iterable[Any]) -> None:
         """Do what the machine commands."""
         reclaimed: dict[int, list[pb.Extent]] = {}
+        was_copy = False
         for command in ordered:
             if type(command) is Reclaim:
                 self._kept.discard(command.segment)
                 if command.writer == self.node.incarnation:
                     self.replicas.space.free(command.segment, command.offset)
+                    was_copy = True
                     continue
                 extent = pb.Extent(segment=command.segment, offset=command.offset)
                 reclaimed.setdefault(command.writer, []).append(extent)
@@ -85,6 +87,13 @@ class NodeStore:
         for writer, extents in reclaimed.items():
             self.node.send(writer, Frame.RECLAIM, pb.Reclaim(extents=extents).SerializeToString())
             self._look_again(writer)
+        if was_copy:
+            self._rest()
+
+    def _rest(self) -> None:
+        """With nobody here, and so nobody to copy for, the room of copies goes back to the system."""
+        if not self.node.peers and self._part_with_idle():
+            self.execute(self.extents.take_commands())
 
     def _drop(self, segment: int) -> None:
         fd, nbytes = self._segments.pop(segment)
@@ -156,14 +165,19 @@ class NodeStore:
     def _shrink(self) -> bool:
         """Give up a segment of replicas, and the replicas that lie in it; False when none can be given up."""
         while True:
-            idle = self.replicas.space.part_with_idle()
-            for segment in idle:
-                self.extents.on_given_back(self.node.incarnation, segment)
+            idle = self._part_with_idle()
             if not idle and not self.extents.evict():
                 return False
             self.execute(self.extents.take_commands())
             if idle:
                 return True
+
+    def _part_with_idle(self) -> bool:
+        """Give up the segments for copies in which none lies; False when there are none such."""
+        idle = self.replicas.space.part_with_idle()
+        for segment in idle:
+            self.extents.on_given_back(self.node.incarnation, segment)
+        return bool(idle)
 
     def review_waiting(self) -> None:
         """Serve those who wait for room, or tell them that none will come."""
@@ -337,3 +351,4 @@ class NodeStore:
         self._asked.discard(process)
         self.extents.on_process_died(process)
         self.replicas.on_process_died(process)
+        self._rest()

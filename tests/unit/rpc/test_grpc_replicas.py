@@ -399,6 +399,26 @@ def test_end_of_the_root_frees_its_copies(aio: AioLoop) -> None:
     aio.run(scenario())
 
 
+@pytest.mark.parametrize("is_freed_first", [True, False])
+def test_room_of_copies_goes_back_when_nobody_is_left(aio: AioLoop, is_freed_first: bool) -> None:
+    async def scenario() -> None:
+        async with net_of(aio) as net:
+            there, here = net.add(), net.add()
+            d = there.make(data_of(MIB))
+            here.pull(d)
+            await here.answer()
+            here.give_back(d)
+            if is_freed_first:
+                here.free(d)
+            for process in (ONE, TWO, WRITER):
+                here.die(process)
+                assert here.store.extents.used_nbytes  # kept warm for who comes next
+            here.die(ROOT)
+            assert not here.store.extents.used_nbytes
+
+    aio.run(scenario())
+
+
 def test_copies_make_room_for_writers_and_for_other_copies(aio: AioLoop) -> None:
     async def scenario() -> None:
         async with net_of(aio) as net:
