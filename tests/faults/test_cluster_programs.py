@@ -215,6 +215,8 @@ def test_actor_at_another_node_that_dies_says_how(commands: Commands, join: Any,
             print("here", flush=True)
             time.sleep(60)
 
+    greedy = ob.remote(num_gpus=999)(Lives).remote()
+    print(said(greedy.call.remote()).split(":")[0])
     print("7" in said(far(Exits).remote().call.remote()), "no such table" in said(far(Raises).remote().call.remote()))
     lives = far(Lives).remote()
     print(ob.get(lives.call.remote()), flush=True)
@@ -222,8 +224,7 @@ def test_actor_at_another_node_that_dies_says_how(commands: Commands, join: Any,
     print(said(waiting).split(":")[0], said(lives.call.remote()).split(":")[0])
     """
     running = program(FAR + text)
-    assert await_line(running) == "True True"
-    assert await_line(running) == "1"
+    assert [await_line(running) for _ in range(3)] == ["TaskUnschedulableError", "True True", "1"]
     assert "here" in await_line(running)
     os.kill(second, signal.SIGKILL)
     assert finish(running) == ["WorkerLostError WorkerLostError"]
@@ -285,3 +286,50 @@ def test_full_store_of_one_node_is_an_error_there_and_nowhere_else(commands: Com
     """
     lines = ["StoreFullError", "StoreFullError", "True", "10000000.0", "1250000.0"]
     assert finish(program(FAR + text)) == lines
+
+
+def test_arrays_of_other_nodes_are_read_only_and_those_of_pools_are_not(
+    commands: Commands, join: Any, program: Any
+) -> None:
+    commands.head("--num-cpus", "1")
+    join("--resources", "special=1")
+    text = """
+    @far
+    def bump(array):
+        array += 1
+
+    @far
+    def make():
+        return np.zeros(200_000)
+
+    given, made = ob.put(np.zeros(200_000)), make.remote()
+    for call in (lambda: ob.get(bump.remote(given)), lambda: ob.get(made).__iadd__(1)):
+        try:
+            call()
+        except ValueError as error:
+            print("read-only" in str(error))
+    print(float(ob.get(given).sum()), float(ob.get(made).sum()))
+
+    def bumped(array):
+        time.sleep(0.2)
+        array += 1
+        return float(array.sum()), where()
+
+    zeros = np.zeros(200_000)
+    with Pool(2) as pool:
+        found = pool.map(bumped, [zeros] * 8, chunksize=1)
+    print({total for total, _ in found}, len({node for _, node in found}), float(zeros.sum()))
+    """
+    lines = ["True", "True", "0.0 0.0", "{200000.0} 2 0.0"]
+    assert finish(program(FAR + text)) == lines
+
+
+def test_node_offers_the_cpus_that_it_may_use(commands: Commands) -> None:
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        printed = commands.run("start", "--head", "--port", "0", "--detach")
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert "with 1 slots" in printed
+    commands.run("stop")
