@@ -122,7 +122,6 @@ class ClusterWorld(TaskWorld, Network):
     """Everything that exists in one seed."""
 
     name = "cluster"
-    most_events = 60_000
     pause_seconds = 14.0
     task_seconds = (0.00001, 0.0005, 0.02, 0.5, 1.5)
     stored_share = 0.3

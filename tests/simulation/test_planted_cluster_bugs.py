@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outboard import client, reach, tree
-from outboard.scheduler import owner, pulls, seeking
+from outboard.scheduler import owner, seeking
 from outboard.testing.simulate import run_seeds
 
 SEEDS = 300
@@ -88,21 +88,6 @@ def never_seek_room(patch: pytest.MonkeyPatch) -> None:
 # -- copies of objects
 
 
-def give_up_when_one_source_has_none(patch: pytest.MonkeyPatch) -> None:
-    on_wanted = pulls.Pulls.on_wanted
-    patch.setattr(pulls.Pulls, "on_wanted", lambda self, key, nbytes, source, waiter, root: on_wanted(
-        self, key, nbytes, source + 2, waiter, root))  # fmt: skip
-
-
-def let_nobody_wait_who_comes_later(patch: pytest.MonkeyPatch) -> None:
-    on_wanted = pulls.Pulls.on_wanted
-
-    def planted(self: Any, key: Any, nbytes: int, source: int, waiter: int | None, root: int) -> None:
-        on_wanted(self, key, nbytes, source, None if key in self else waiter, root)
-
-    patch.setattr(pulls.Pulls, "on_wanted", planted)
-
-
 def never_give_pins_of_copies_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client.Client, "unpin_pulled", nothing)
 
@@ -119,8 +104,6 @@ PLANTS: list[Plant] = [
     keep_peers_of_lost_sessions,
     free_at_the_own_node_alone,
     never_seek_room,
-    give_up_when_one_source_has_none,
-    let_nobody_wait_who_comes_later,
     never_give_pins_of_copies_back,
 ]
 
