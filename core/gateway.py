@@ -75,7 +75,7 @@ def _watch(loop: AioLoop, node: Node, pidfd: int | None) -> None:
 
         def on_end() -> None:
             loop.remove_reader(pidfd)
-            node.end()
+            node.founder_left()
 
         loop.add_reader(pidfd, on_end)
 

@@ -55,6 +55,10 @@ class Turn:
         self._giving.end_turn(self, is_whole=is_whole)
 
 
+#: Parts of an object that a taker may have asked for and not got; more than its window are asked for by mistake.
+MOST_PARTS = 64
+
+
 class _Taker:
     """A node that takes one object in frames. `parts` are those it asked for: (offset, end)."""
 
@@ -149,7 +153,8 @@ class Giving:
             taker = self._by_frames[key, wanted.asker] = _Taker(key, wanted.asker, turn)
             turn.on_changed = partial(self._changed, taker)
         taker.asked_at = self._store.node.now()
-        taker.parts.append((wanted.offset, wanted.offset + wanted.nbytes))
+        if len(taker.parts) < MOST_PARTS:
+            taker.parts.append((wanted.offset, wanted.offset + wanted.nbytes))
         self._changed(taker)
         if self._by_frames and not self._is_looking:
             self._is_looking = True

@@ -162,6 +162,7 @@ class Membership:
         self._link = None
         withdraw(self._node.folder)
         self._seeker.on_head(False)
+        self._node.settle()
         self.members.break_off()
         self._broken.set()
         if not self.ended.done():
@@ -218,7 +219,6 @@ class Membership:
             self.peering.on_struck(node)
             self._node.tree.on_struck(node)
             self._seeker.on_node_gone(node)
-            self._node.store.replicas.on_node_gone(node)
         self._node.settle()
 
     def _begin_again(self, reason: str) -> None:
@@ -285,8 +285,11 @@ class Membership:
         """Wait until what was said last has been heard."""
         tree, deadline = self._node.tree, self._loop.time() + GOODBYE_SECONDS
         assert tree is not None
-        while self._loop.time() < deadline and any(session.out.base < session.out.next for session in tree.sessions()):
+        while self._loop.time() < deadline and (
+            self.peering.has_unwritten or any(session.out.base < session.out.next for session in tree.sessions())
+        ):
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)  # what a stream has taken is on its way then
 
     def _is_busy(self) -> bool:
         """Whether something runs here, or elsewhere for clients of this node."""

@@ -222,6 +222,7 @@ class Node:
     def add_peer(self, link: LoopLink | RemoteLink, incarnation: int, root: int, worker: int | None) -> Peer:
         """Register the other end of a link."""
         peer = self.peers[incarnation] = Peer(link, incarnation, root, worker)
+        self.store.extents.on_process_met(incarnation)
         return peer
 
     def welcome(self, worker_incarnation: int, credit: int | None = None) -> bytes:
@@ -494,11 +495,22 @@ class Node:
 
     def _client_left(self, peer: Peer) -> None:
         if peer.incarnation == self.founder:
+            if self.joined:
+                self.forget(peer)  # other nodes need not wait for a client that does not come back
+                self.settle()
             self.end()
             return
         self.forget(peer)
         self.dispatch.on_client_left(peer.incarnation, self.now())
         self.settle()
+
+    def founder_left(self) -> None:
+        """The process of the founder has ended, whatever its link says."""
+        founder = self.peers.get(self.founder) if self.founder is not None else None
+        if founder is not None:
+            self._client_left(founder)
+        else:
+            self.end()
 
     def remote_left(self, peer: Peer) -> None:
         """A process at another node has ended, or can be reached no more."""

@@ -111,12 +111,13 @@ class Peering:
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _on_link(self, link: PeerLink) -> None:
-        node = link.hello.incarnation
-        if node in self._struck:
-            raise NodeLostError(f"node {node:016x} was given up")
         self._add(link)
 
     def _add(self, link: PeerLink) -> None:
+        """Enter a link; one to a node that was struck off while it was dialled is refused."""
+        if link.hello.incarnation in self._struck:
+            link.close()
+            raise NodeLostError(f"node {link.hello.incarnation:016x} was given up")
         self._links[link.hello.incarnation] = link
         link.on_frames, link.on_closed = self._on_frames, self._on_closed
 
@@ -151,6 +152,11 @@ class Peering:
                 self._drop(link)
         self._loop.call_later(LOOK_SECONDS, self._close_idle)
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether some frame still waits for its stream."""
+        return any(link.queued_nbytes for link in self._links.values())
+
     def close(self) -> None:
         """Close all links; no call back."""
         for link in list(self._links.values()):
@@ -184,32 +190,40 @@ class Peering:
 
     def _is_mute(self, link: PeerLink) -> bool:
         """Whether nobody was heard over a link of late who should have been."""
-        return all(self._is_silent(link, node) for over, node in self._numbers if over is link)
+        nodes = [node for over, node in self._numbers if over is link]
+        return bool(nodes) and all(self._is_silent(link, node) for node in nodes)
 
     async def _dial(self, node: int) -> None:
         doubted = self._way_to(node)
         link, refused = None, False
+        try:
+            link, refused = await self._find_link(node, doubted)
+        finally:
+            self._end_dials(node, link, refused)
+            if link is not None and doubted is not None and self._is_mute(doubted):
+                self._drop(doubted)
+            self._node.settle()
+
+    async def _find_link(self, node: int, doubted: PeerLink | None) -> tuple[PeerLink | None, bool]:
+        """Use or dial a link that leads to a node; without one, tell whether nobody is there any more."""
+        refused = False
         candidates = self._candidates(node, doubted)
         for target, address in candidates:
             link = self._links.get(target)
             if link is not None and link is not doubted and not self._is_silent(link, target):
-                break
-            link = None
+                return link, False
             timeout = DIAL_SECONDS if target == candidates[-1][0] else HASTY_DIAL_SECONDS
             try:
-                link = await self._reach(address, target, timeout)
+                reached = await self._reach(address, target, timeout)
+                self._add(reached)
             except NodeLostError:
                 refused = refused or target == node
             except (OutboardError, OSError, ValueError):
                 refused = refused or (target == node and await self._is_refused(address))
             else:
-                self._used[link] = self._loop.time()
-                self._add(link)
-                break
-        self._end_dials(node, link, refused)
-        if link is not None and doubted is not None and self._is_mute(doubted):
-            self._drop(doubted)
-        self._node.settle()
+                self._used[reached] = self._loop.time()
+                return reached, False
+        return None, refused
 
     async def _reach(self, address: str, target: int, timeout: float) -> PeerLink:
         """Dial one node; raises as `grpc_links.dial`."""

@@ -29,6 +29,7 @@ class ReplicaSpace:
     def __init__(self) -> None:
         self._allocator = Allocator()
         self._mappings: dict[int, memory.Mapping] = {}
+        self._given_up: dict[tuple[int, int], threading.Event] = {}  # by place, of what is populated
 
     def __repr__(self) -> str:
         return f"<ReplicaSpace {self._allocator!r}>"
@@ -50,11 +51,15 @@ class ReplicaSpace:
             return None
         mapping = self._mappings[extent.segment]
         if extent.fresh and nbytes >= POPULATE_MIN:
-            threading.Thread(target=_populate, args=(mapping, extent.offset, nbytes), daemon=True).start()
+            given_up = self._given_up[extent.segment, extent.offset] = threading.Event()
+            threading.Thread(target=_populate, args=(mapping, extent.offset, nbytes, given_up), daemon=True).start()
         return Room(extent, mapping.view(extent.offset, nbytes))
 
     def free(self, segment: int, offset: int) -> None:
         """Take room back."""
+        given_up = self._given_up.pop((segment, offset), None)
+        if given_up is not None:
+            given_up.set()
         self._allocator.free(segment, offset)
 
     def part_with_idle(self) -> list[int]:
@@ -66,6 +71,8 @@ class ReplicaSpace:
         return idle
 
 
-def _populate(mapping: memory.Mapping, offset: int, nbytes: int) -> None:
+def _populate(mapping: memory.Mapping, offset: int, nbytes: int, given_up: threading.Event) -> None:
     for at in range(offset, offset + nbytes, POPULATE_NBYTES):
+        if given_up.is_set():
+            return
         memory.populate(mapping, at, min(POPULATE_NBYTES, offset + nbytes - at))

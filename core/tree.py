@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .handover import HandOver
-from .rpc.codec import Frame
+from .rpc.codec import Frame, ProtocolError
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.session import Session
 from .scheduler.session_words import (
@@ -378,7 +378,9 @@ class Tree:
         elif frame_type == Frame.CONNECT:
             asked = pb.Connect.FromString(body)
             root = self.node.peers.get(trunk.root)
-            if trunk.far and root is not None:
+            if trunk.far and root is not None and asked.node == self.node.incarnation:
+                self._welcome(trunk, source, asked.hello)
+            elif trunk.far and root is not None:
                 self._meet(source, trunk)
                 self._introduce(root, asked.hello, asked.node, asked.address)
         elif frame_type == Frame.EVACUATE:
@@ -421,6 +423,8 @@ class Tree:
             peer = self.node.add_peer(RemoteLink(trunk, incarnation), incarnation, trunk.root, None)
             peer.trunk = trunk
             trunk.members.add(incarnation)
+        elif peer.trunk is not trunk:
+            raise ProtocolError(f"process {incarnation:016x} is not reached over this session")
         return peer
 
     # -- ends ---------------------------------------------------------------------------------------------------------

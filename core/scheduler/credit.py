@@ -94,11 +94,17 @@ def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
     seconds = max(now - kind.silent_since, pace.mean / 2 if pace.samples >= SHRINK_SAMPLES else 0.0)
     if seconds >= RANGE_SECONDS:
         target = depth(seconds, shape.capacity, is_shared=True)
+        is_kept_out = seconds >= LONG_SECONDS and kind.queued == kind.outstanding  # others' long tasks are in its way
+        target = 1 if is_kept_out else target
         if kind.credit > target:
             _grant(kind, target, commands)
-        _give_back(kind, kind.credit, commands)
+        if is_kept_out and seconds >= VERY_LONG_SECONDS:
+            _give_back(kind, 0, commands)  # its owner may know a better place for the last one, too
+            kind.silent_since = now
+        else:
+            _give_back(kind, kind.credit, commands)
     least = depth(VERY_LONG_SECONDS, shape.capacity, is_shared=True)
-    return kind.credit <= least and kind.outstanding <= least
+    return kind.credit <= least and kind.outstanding <= least and kind.queued < kind.outstanding
 
 
 def _give_back(kind: Kind, target: int, commands: list[Command]) -> None:

@@ -263,6 +263,10 @@ class Extents:
         self.used_nbytes -= home.nbytes
         self._drop_if_empty(segment, home)
 
+    def on_process_met(self, process: int) -> None:
+        """A process that was taken for gone is here again: a client whose session with this node ended has another."""
+        self._gone.pop(process, None)
+
     def on_process_died(self, process: int) -> None:
         """Drop the pins of a process, the space it leased and did not announce, and all objects it owned."""
         _remember(self._gone, process)
@@ -288,8 +292,8 @@ class Extents:
         return sizes.most_common()
 
     def has_of(self, owners: Container[int]) -> bool:
-        """Whether an object of one of these processes lies here, other than as a copy."""
-        return any(not entry.is_replica and key[0] in owners for key, entry in self._entries.items())
+        """Whether an object whose references one of these counts lies here, other than as a copy."""
+        return any(not entry.is_replica and entry.owner in owners for entry in self._entries.values())
 
     def leased(self) -> list[tuple[int, int]]:
         """(writer, nbytes) of what writers hold beside announced extents, largest first; it may be empty room."""

@@ -48,6 +48,9 @@ class Further:
         return any(share is not None and share.outstanding for share in shares)
 
     def _forget(self, node: int) -> None:
+        located = self._books.refs.located
+        for oid in [oid for oid, place in located.items() if place.node == node]:
+            del located[oid]  # nobody knows whether it is there: a session that ends frees what it kept
         for kind in self._books.kinds.values():
             kind.forget(node)
 

@@ -136,7 +136,7 @@ class Rebuilding:
             self._plain.finish_late(index, attempt, {}, node)
             return
         mark: Any = ObjectLostMark(oid, f"it could not be had where {task.kind.name} was to run")
-        if self._is_here(oid, node):
+        if self._is_elsewhere(oid, node):
             self._plain.lose(task, LostCause.MACHINE, None, mark)
             return
         self.rebuild(oid, version)
@@ -151,14 +151,16 @@ class Rebuilding:
 
     def on_item_input_lost(self, stream: int, index: int, attempt: int, oid: ObjectId, version: int, node: int) -> None:
         """An item of an array did not begin, since it could not get an input: that counts as a lost machine."""
-        if not self._is_here(oid, node):
+        array = self._books.arrays.get(stream)
+        is_known = array is not None and array.is_sent(index, attempt, node)
+        if is_known and not self._is_elsewhere(oid, node):
             self.rebuild(oid, version)
         self._items.lose(stream, index, attempt, node)
 
-    def _is_here(self, oid: ObjectId, node: int) -> bool:
-        """Whether a further node could not get what lies at the own one: that is alive, so the object is not lost."""
+    def _is_elsewhere(self, oid: ObjectId, node: int) -> bool:
+        """Whether a node could not get what lies at another one: if that is alive, the object is not lost."""
         place = self._refs.located.get(oid)
-        return place is not None and place.node == OWN_NODE != node
+        return place is not None and place.node != node and place.node in (OWN_NODE, *self._books.nodes)
 
 
 def is_lost(entry: Entry) -> bool:

@@ -395,3 +395,12 @@ def test_node_of_its_own_has_nothing_to_look_at() -> None:
     dispatch.on_kind(ROOT, KindSpec(1, 0, ONE))
     dispatch.on_submitted(ROOT, Interval(ROOT, 0, 1, 0, 1, 1, [b"call"] * 64), 0.0)
     assert dispatch.due is None
+
+
+def test_tasks_kept_out_by_long_ones_of_another_kind_go_where_there_is_room(node: Node) -> None:
+    node.on_kind(ROOT, KindSpec(2, 0, ONE))
+    node.start(node.submit(2))
+    node.submit(4, kind=2)
+    early = look(node, *every_look(0.0, 0.2))
+    assert Grant(ROOT, 2, 1) in early and returned(early) == 3
+    assert returned(look(node, *every_look(0.2, 1.1))) == 1
