@@ -288,6 +288,25 @@ def test_full_store_of_one_node_is_an_error_there_and_nowhere_else(commands: Com
     assert finish(program(FAR + text)) == lines
 
 
+def test_program_whose_own_node_is_killed_is_told_and_joins_anew(commands: Commands, join: Any, program: Any) -> None:
+    _, first = commands.head()
+    second = join()
+    text = """
+    refs = [place.remote(60.0), place.remote(60.0)]
+    print("running", flush=True)
+    for ref in refs:
+        try:
+            ob.get(ref)
+        except ob.errors.NodeLostError as error:
+            print(type(error).__name__)
+    print(ob.get(place.remote()))
+    """
+    running = program(text)
+    assert await_line(running) == "running"
+    os.kill(first, signal.SIGKILL)
+    assert finish(running) == ["NodeLostError", "NodeLostError", str(second)]
+
+
 def test_arrays_of_other_nodes_are_read_only_and_those_of_pools_are_not(
     commands: Commands, join: Any, program: Any
 ) -> None:
