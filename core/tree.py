@@ -423,8 +423,8 @@ class Tree:
             peer = self.node.add_peer(RemoteLink(trunk, incarnation), incarnation, trunk.root, None)
             peer.trunk = trunk
             trunk.members.add(incarnation)
-        elif peer.trunk is not trunk:
-            raise ProtocolError(f"process {incarnation:016x} is not reached over this session")
+        elif peer.root != trunk.root:  # words may come back to where they were said, but not from another tree
+            raise ProtocolError(f"process {incarnation:016x} belongs to another client")
         return peer
 
     # -- ends ---------------------------------------------------------------------------------------------------------
