@@ -170,7 +170,7 @@ def test_cancel_stops_what_sleeps_and_what_waits_at_another_node(commands: Comma
     while sys.stdin.readline() != "go\\n":
         pass
     begun = time.monotonic()
-    for ref in refs:
+    for ref in reversed(refs):  # the one that runs last: else the next one begins before its turn to be cancelled
         ob.cancel(ref)
     for ref in refs:
         try:
