@@ -63,7 +63,8 @@ class Exchange:
         if value[:1] == b"\x0a":
             stored = pb.Outcome.FromString(value).value.stored
             if stored.nbytes:
-                self._node.store.extents.pin(oid, stored.version, passer.incarnation)
+                if passer.trunk is None:  # views of processes elsewhere are of copies
+                    self._node.store.extents.pin(oid, stored.version, passer.incarnation)
                 self._node.store.extents.on_handed_over(oid, stored.version, owner)
 
     def on_adopt(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -160,9 +161,8 @@ class Exchange:
         asker = self._node.find(destination, peer.root)
         if answer.value[:1] == b"\x0a" and asker is not None and asker.trunk is None:
             stored = pb.Outcome.FromString(answer.value).value.stored
-            if (
-                stored.nbytes and stored.node == self._node.incarnation
-            ):  # what lies elsewhere is pinned when it was pulled
+            # What lies elsewhere is pinned when it was pulled.
+            if stored.nbytes and stored.node == self._node.incarnation:
                 self._node.store.extents.pin(ObjectId(stored.owner, stored.seq), stored.version, destination)
         if peer.trunk is None:
             self.lend(answer.lent, destination, peer, 0)
