@@ -73,15 +73,20 @@ class Bindings:
     def __repr__(self) -> str:
         return f"<Bindings {len(self._bindings)} over {len(self._nodes)} nodes>"
 
-    def open(self, binding: int, processes: int, *, ordered: bool) -> bool:
+    def open(self, binding: int, processes: int, *, ordered: bool, elsewhere: int = 0) -> bool:
         """Take a new binding into the books; True: tell the own node now.
 
-        With nobody else there the own node takes all its processes, more than it has slots if need be.
+        `elsewhere`: slots of all other nodes, whether there is a session with them or not. What is beyond the slots of
+        all the own node takes, more than it has itself if need be.
         """
         opened = self._bindings[binding] = _Binding(processes, ordered)
-        if self._is_alone or (not ordered and len(self._nodes) == 1 and self._nodes[self._home].slots):
+        if self._is_alone:
             opened.shares[self._home] = processes
         elif not ordered:
+            own = self._nodes[self._home].slots
+            known = sum(node.slots for node in self._nodes.values()) - own
+            if own and processes:
+                opened.shares[self._home] = max(min(processes, own), processes - max(elsewhere, known))
             self._deal(opened)
         return self._is_alone or not ordered
 

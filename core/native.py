@@ -389,6 +389,9 @@ class NativeEngine:
         """See `Engine.bind`."""
         client = self.client
         encoded = client.values.encode_call(initializer) if initializer is not None else Encoded(b"")
+        slots = client.welcome.slots
+        is_spread = client.reach.joined and not ordered and 0 < slots < processes
+        elsewhere = self._slots_elsewhere() if is_spread else 0
         with shield, client.lock:
             client.check_open()
             self._binding_count += 1
@@ -400,10 +403,15 @@ class NativeEngine:
             client.binding_specs[binding.id] = pb.Binding(
                 id=binding.id, initializer=encoded.body, max_tasks=max_tasks or 0, label=label, ordered=ordered
             )
-            if client.reach.bindings.open(binding.id, processes, ordered=ordered):
+            if client.reach.bindings.open(binding.id, processes, ordered=ordered, elsewhere=elsewhere):
                 client.outbox.introduce_binding(binding.id, HOME)
             self._bindings[binding.id] = binding
         return binding
+
+    def _slots_elsewhere(self) -> int:
+        """Slots of the other nodes of the cluster, as far as it is known there."""
+        own = f"{self.client.welcome.node:016x}"
+        return sum(int(node["resources"].get("CPU", 0)) for node in self.nodes() if node["id"] != own)
 
     def unbind(self, binding: Binding, *, force: bool) -> None:
         """See `Engine.unbind`."""

@@ -186,6 +186,20 @@ def test_pool_of_a_slotless_program_works_on_the_nodes(commands: Commands, join:
     assert finish(program(text, slotless=True)) == ["True", "True", "49"]
 
 
+def test_the_first_pool_of_a_program_works_on_all_nodes(commands: Commands, join: Any, program: Any) -> None:
+    commands.head("--num-cpus", "1")
+    join()
+    text = """
+    def square(x):
+        time.sleep(0.1)
+        return x * x, where()
+    with Pool(2) as pool:
+        found = pool.map(square, range(20))
+    print([value for value, _ in found] == [x * x for x in range(20)], len({at for _, at in found}))
+    """
+    assert finish(program(text)) == ["True 2"]
+
+
 def test_a_node_that_joins_gets_work_of_a_program_that_runs(commands: Commands, join: Any, program: Any) -> None:
     commands.head()
     text = """

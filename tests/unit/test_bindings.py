@@ -38,10 +38,18 @@ def test_own_node_takes_all_when_it_is_the_only_one() -> None:
     assert bindings.tell(1, HOME) == Told(7, True)
 
 
+def test_own_node_takes_what_is_beyond_the_slots_of_all() -> None:
+    bindings = in_cluster(slots=2)
+    bindings.open(1, 9, ordered=False, elsewhere=4)
+    assert bindings.is_seeking(1)
+    join(bindings, FIRST, 4)
+    assert [bindings.tell(1, node) for node in (HOME, FIRST)] == [Told(5, True), Told(4, True)]
+
+
 def test_processes_are_dealt_own_node_first_and_at_most_the_slots() -> None:
     bindings = in_cluster(slots=2)
     join(bindings, FIRST, 4)
-    bindings.open(1, 9, ordered=False)
+    bindings.open(1, 9, ordered=False, elsewhere=36)
     assert bindings.places(1) == {HOME, FIRST}
     assert bindings.is_seeking(1)
     assert join(bindings, SECOND, 16) == [1]
