@@ -36,6 +36,14 @@ _CLASS_OF: dict[Any, type[OutboardError]] = {
     Code.NOT_FOUND: ObjectLostError,
 }
 
+#: What to look at first, by what the library says of it.
+_HINTS = {
+    "Method not found": ": nothing of that kind is served there; is it a node's port, and not the head's?",
+    "http2 header with status": ": no cluster is served there; is a web server or proxy in the way?",
+    "Expected SETTINGS frame": ": no cluster is served there; is it a web server's port?",
+    "Socket closed": ": does it use TLS, or ask for a certificate? See --tls-ca, --tls-cert and --tls-key",
+}
+
 _CODE_OF: dict[type[Exception], Any] = {
     VersionMismatchError: Code.FAILED_PRECONDITION,
     AuthenticationError: Code.PERMISSION_DENIED,
@@ -48,6 +56,7 @@ _CODE_OF: dict[type[Exception], Any] = {
 def error_of(peer: str, code: Any, details: str | None) -> OutboardError:
     """Return the error that stands for a status other than OK which ``peer`` (host:port) answered."""
     words = (details or "").strip()[:DETAIL_LENGTH]
+    words += next((hint for part, hint in _HINTS.items() if part in words), "")
     return _CLASS_OF.get(code, TransportError)(f"{peer}: {words or 'no details'} ({code.name})")
 
 

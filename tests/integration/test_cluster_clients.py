@@ -160,7 +160,11 @@ def test_program_brings_a_way_of_its_own(
 
 @pytest.mark.parametrize("is_at_hand", [True, False])
 def test_a_program_sees_the_whole_cluster(
-    commands: Commands, join: Callable[..., Program], elsewhere: dict[str, str], is_at_hand: bool
+    commands: Commands,
+    join: Callable[..., Program],
+    elsewhere: dict[str, str],
+    is_at_hand: bool,
+    eventually: Callable[..., Any],
 ) -> None:
     head, first = commands.head()
     second = commands.join("--resources", "licence=2")
@@ -176,6 +180,7 @@ def test_a_program_sees_the_whole_cluster(
     assert program.ask("outboard.cluster_resources()") == {"CPU": 3.0, "licence": 2.0}
     program.end()
     commands.run("start", "--head", "--no-node", "--detach")
+    eventually(lambda: commands.nodes().keys() >= {first, second})
     commands.run("stop")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from outboard.errors import TransportError, VersionMismatchError
+from outboard.errors import VersionMismatchError, WorkerLostError
 from outboard.options import TaskOptions
 from outboard.rpc.grpc_credentials import Security, make_token
 from outboard.rpc.grpc_head import HeadEnd, HeadService
@@ -177,7 +177,7 @@ def test_stop_ends_what_does_not_finish(commands: Commands, tmp_path: Path, even
     assert 1.5 < time.monotonic() - begun < 6
     assert "stopped: 1 nodes left" in done.stdout and "1 nodes to leave, which have 1 tasks" in done.stderr
     await_end(head, node)
-    with pytest.raises(TransportError):
+    with pytest.raises(WorkerLostError):  # said before the node left
         engine.get(ref, 10.0)
     engine.shutdown()
 
