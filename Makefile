@@ -16,7 +16,7 @@ PIP := pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo demo-cluster test check format lint types proto proto-check architecture states states-check \
-	readme-figures readme-figures-check wheel bench bench-parts simulate simulate-scale fmt clean
+	readme-figures readme-figures-check wheel bench bench-cluster bench-parts simulate simulate-scale fmt clean
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(firstword $(MAKEFILE_LIST)) | awk -F': ' '{printf "%-22s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ wheel: $(READY)  ## build the wheel and import every module from it
 
 bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools; PEERS=1 adds Ray
 	$(BIN)/python -m benchmarks --out build/bench.json $(ARGS)
+
+bench-cluster: $(READY)  ## what crossing machines costs: a head and nodes on this one (ARGS="work join killed silent head")
+	$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 bench-parts: $(READY)  ## what each process and part costs of one call
 	@for part in client node worker codec pickles link loop owner dispatch segments; do $(BIN)/python -m benchmarks.parts.$$part || exit 1; done
