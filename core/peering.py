@@ -93,6 +93,10 @@ class Peering:
         member = self.members.current.get(node)
         return member.address if member is not None else self._addresses.get(node, "")
 
+    def is_struck(self, node: int) -> bool:
+        """Whether the head has struck a node off: nothing can be had there any more."""
+        return node in self._struck
+
     def learn(self, node: int, address: str) -> None:
         """Take note of an address that the head told ahead of the membership."""
         self._addresses[node] = address

@@ -306,6 +306,8 @@ class Replicas:
 
     async def _bring(self, pull: Pull, key: Key, source: int) -> tuple[int, ...]:
         peering: Any = self._node.peering
+        if peering.is_struck(source):
+            raise ObjectLostError(f"node {source:016x}, where it lay, is gone")
         address = peering.address_of(source)
         if address:
             return await self._bring_over_grpc(pull, address)

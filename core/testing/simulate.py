@@ -108,7 +108,8 @@ def run_together(first: int, count: int, *, world: str = "", most_failures: int 
     report = Report()
     begun = time.perf_counter()
     processes = processes or len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    # Forked: nothing here has threads, and other ways to start leave a process of the library's behind.
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
         runs = [
             pool.submit(run_seeds, start, min(CHUNK, first + count - start), world=world, most_failures=most_failures)
             for start in range(first, first + count, CHUNK)

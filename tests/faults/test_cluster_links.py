@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -98,7 +99,7 @@ def program(site: Site, start_program: Callable[..., subprocess.Popen[str]], tmp
         notes = tmp_path / "notes"
         notes.mkdir()
         path = tmp_path / "program.py"
-        command = [*machine.enter(), "python", str(path)]
+        command = [*machine.enter(), sys.executable, str(path)]
         return start_program(BEGIN + text, str(notes), command=command, env=site.env | site.place(machine)), notes
 
     return start

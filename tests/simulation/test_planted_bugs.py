@@ -23,6 +23,7 @@ from outboard.scheduler import (
 from outboard.scheduler.claims import Fate
 from outboard.scheduler.kinds import Kind as OwnersKind
 from outboard.scheduler.outcomes import LostCause
+from outboard.scheduler.shares import Share
 from outboard.testing.simulate import run_seeds
 
 SEEDS = 400
@@ -144,7 +145,7 @@ def count_results_of_cancelled_tasks(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_beyond_the_credit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OwnersKind, "room", lambda self: self.credit)
+    patch.setattr(Share, "room", lambda self: self.limit)
 
 
 def retry_for_ever(patch: pytest.MonkeyPatch) -> None:

@@ -164,11 +164,6 @@ def ask_a_head_that_is_away(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(seeking.Seeking, "on_head_up", nothing)
 
 
-def never_open_a_session_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(seeking.Seeking, "on_disconnected", nothing)
-    patch.setattr(seeking.Seeking, "on_node_gone", nothing)
-
-
 def never_take_a_figure_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(seeking.Seeking, "_drop_want", nothing)
 
@@ -194,7 +189,6 @@ PLANTS: list[Plant] = [
     give_a_name_twice,
     tell_differences_to_those_that_need_the_list,
     ask_a_head_that_is_away,
-    never_open_a_session_twice,
     never_take_a_figure_back,
 ]
 

@@ -59,6 +59,9 @@ class FakePeering:
     def address_of(self, node: int) -> str:
         return self.net.addresses.get(node, "")
 
+    def is_struck(self, node: int) -> bool:
+        return False
+
     def send(self, node: int, frame_type: int, body: bytes) -> bool:
         there = self.net.nodes.get(node)
         if there is None or node in self.net.cut:

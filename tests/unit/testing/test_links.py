@@ -54,7 +54,7 @@ def test_drained_pipe_delivers_at_once() -> None:
 def test_control_frames_overtake_tasks_on_a_full_link() -> None:
     world = quiet_world()
     got: list[bytes] = []
-    link = NodeLink(world, "client", 7, got.append)
+    link = NodeLink(world.machines[0], "client", 7, got.append)
     link.pipes[1].stall(0.1)
     link.send(Frame.RETURNED, b"")
     link.send(Frame.GRANT, b"")

@@ -20,7 +20,7 @@ def world() -> Iterator[World]:
 
 
 def test_extent_under_a_live_view_may_not_be_written_over(world: World) -> None:
-    memory, reader = world.memory, Reader(world.memory)
+    memory, reader = world.machines[0].memory, Reader(world.machines[0].memory)
     memory.write(1, 0, Cell(OID, 0, 2 * PAGE, b"old"))
     reader.open(1, 1, 0, 1, 0, 2 * PAGE, writable=False)
     with pytest.raises(AssertionError, match="live views"):
@@ -33,8 +33,8 @@ def test_extent_under_a_live_view_may_not_be_written_over(world: World) -> None:
 
 
 def test_reader_reports_an_extent_once_its_last_view_has_ended(world: World) -> None:
-    reader = Reader(world.memory)
-    world.memory.write(1, 0, Cell(OID, 0, PAGE, b"x"))
+    reader = Reader(world.machines[0].memory)
+    world.machines[0].memory.write(1, 0, Cell(OID, 0, PAGE, b"x"))
     for _ in range(2):
         reader.open(1, 1, 0, 1, 0, PAGE, writable=False)
     reader.end_view((1, 0))
@@ -44,8 +44,8 @@ def test_reader_reports_an_extent_once_its_last_view_has_ended(world: World) -> 
 
 
 def test_views_of_a_dead_process_count_no_more(world: World) -> None:
-    reader = Reader(world.memory)
-    world.memory.write(1, 0, Cell(OID, 0, PAGE, b"x"))
+    reader = Reader(world.machines[0].memory)
+    world.machines[0].memory.write(1, 0, Cell(OID, 0, PAGE, b"x"))
     reader.open(1, 1, 0, 1, 0, PAGE, writable=False)
     reader.forget()
-    world.memory.release(1, 0)
+    world.machines[0].memory.release(1, 0)

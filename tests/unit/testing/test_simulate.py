@@ -30,10 +30,10 @@ def test_failing_seed_is_described_with_the_way_to_run_it_again(
         raise AssertionError("planted")
 
     monkeypatch.setattr(World, "run", run)
-    assert simulate.main(["--seeds", "3", "--first", "10"]) == 1
+    assert simulate.main(["--seeds", "1", "--first", "10", "--world", "node"]) == 1
     out = capsys.readouterr().out
-    assert "something happened" in out and "seed 10: AssertionError: planted" in out
-    assert "--seed 10 --trace" in out and "1 seeds, 1 failed" in out
+    assert "something happened" in out and "seed 10 of node: AssertionError: planted" in out
+    assert "--seed 10 --world node --trace" in out and "1 seeds, 1 failed" in out
 
 
 def test_seed_prints_its_digest_and_trace(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +47,9 @@ def test_seed_prints_its_digest_and_trace(capsys: pytest.CaptureFixture[str]) ->
 def test_marks_that_are_missing_fail_a_long_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = simulate.Report(seeds=simulate.MARKS_NEED, events=1, seconds=1.0, marks=Counter({"retry": 1}))
-    monkeypatch.setattr(simulate, "run_seeds", lambda *args, **options: report)
+    report = simulate.Report(
+        seeds=Counter({"node": simulate.MARKS_NEED}), events=1, seconds=1.0, marks=Counter({"retry": 1})
+    )
+    monkeypatch.setattr(simulate, "run_together", lambda *args, **options: report)
     assert simulate.main(["--seeds", "2000"]) == 1
     assert "never reached: " in capsys.readouterr().out
