@@ -48,6 +48,10 @@ class Node:
     def now(self) -> float:
         return self.loop.time()
 
+    def is_struck(self, node: int) -> bool:
+        """Nobody is, here."""
+        return False
+
     def address_of(self, node: int) -> str:
         return self.address
 
