@@ -66,7 +66,7 @@ async def _serve(loop: AioLoop, node: Node, boot: Any, settings: dict[str, Any],
     node.greet(boot.client)
     await membership.ended
     node.stop = _nothing
-    membership.close()
+    await membership.close()
 
 
 def _watch(loop: AioLoop, node: Node, pidfd: int | None) -> None:

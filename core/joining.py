@@ -265,8 +265,9 @@ class Membership:
         self._journal("left", "this node has left")
         self._end()
 
-    def close(self) -> None:
-        """End links and timers."""
+    async def close(self) -> None:
+        """End transfers, links and timers."""
+        await self._node.store.replicas.close()
         assert self._node.tree is not None
         self._node.tree.close()
         self._seeker.close()
@@ -351,7 +352,7 @@ async def _serve(
         if not membership.must_begin_again and not membership.is_draining:
             starter.exit_code = FAILED  # the node gave up, and has said why
     finally:
-        membership.close()
+        await membership.close()
         await server.stop(0)
     return membership.must_begin_again
 

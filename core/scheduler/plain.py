@@ -63,7 +63,7 @@ class Plain:
                     task.kind.deaths = 0
                 answered += 1
                 if task.nbytes or task.holds:
-                    at.nbytes -= task.nbytes  # type: ignore[union-attr]
+                    at.nbytes -= task.nbytes  # type: ignore[union-attr]  # what is sent has a share
                     self._settling.let_go(task)
                 task.call = None
                 task.state = FINISHED  # SENT, FINISH → FINISHED: the table's only way
