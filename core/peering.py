@@ -324,9 +324,9 @@ class Peering:
         elif frame_type == Frame.NO_PATH:
             self._on_no_path(link, pb.NoPath.FromString(body))
         elif frame_type == Frame.FETCH:
-            self._node.store.replicas.on_fetch(body, peer)
+            self._node.store.replicas.on_fetch(body)
         elif frame_type == Frame.PIECE:
-            self._node.store.replicas.on_piece(body, peer)
+            self._node.store.replicas.on_piece(body)
         else:
             raise ProtocolError(f"a frame of type {frame_type} between nodes")
 

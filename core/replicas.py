@@ -137,12 +137,12 @@ class Replicas:
         self._pulls.on_source_gone(node)
         self._drive()
 
-    def on_fetch(self, body: bytes, source: int) -> None:
-        """A node asks in a frame, that came from `source`, for part of an object."""
+    def on_fetch(self, body: bytes) -> None:
+        """A node asks in a frame for part of an object."""
         self.giving.on_fetch(body)
 
-    def on_piece(self, body: bytes, source: int) -> None:
-        """Part of an object came in a frame from `source`, which may have passed it on."""
+    def on_piece(self, body: bytes) -> None:
+        """Part of an object came in a frame."""
         piece = pb.Piece.FromString(body)
         fetch = self._fetches.get((piece.owner, piece.seq, piece.version))
         if fetch is not None:

@@ -74,9 +74,9 @@ class Node:
         rest = []
         for frame in frames:
             if frame[0] == Frame.FETCH:
-                self.store.replicas.on_fetch(frame[1], TAKER)
+                self.store.replicas.on_fetch(frame[1])
             elif frame[0] == Frame.PIECE:
-                self.store.replicas.on_piece(frame[1], SOURCE)
+                self.store.replicas.on_piece(frame[1])
             else:
                 rest.append(frame)
         if rest:

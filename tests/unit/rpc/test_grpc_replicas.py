@@ -69,7 +69,7 @@ class FakePeering:
         self.fetches += frame_type == Frame.FETCH
         replicas = there.store.replicas
         receive = replicas.on_fetch if frame_type == Frame.FETCH else replicas.on_piece
-        self.node.loop.call_soon(receive, body, self.node.incarnation)
+        self.node.loop.call_soon(receive, body)
         return True
 
 
