@@ -1,7 +1,11 @@
-"""A link between nodes over gRPC: one frame there and back, many in a row, pieces of an object, and both at once."""
+"""A link between nodes over gRPC: one frame there and back, many in a row, pieces of an object, and both at once.
+
+``--asyncio`` takes asyncio's own loop on both ends, as where uvloop is not installed.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -119,16 +123,22 @@ async def pull(source: Source, into: memoryview, label: str) -> None:
 
 def main() -> None:
     """Print the table; the other end is a process of its own, started anew since gRPC does not survive a fork."""
-    if len(sys.argv) == 3:
-        loop = AioLoop()
-        loop.run(serve(int(sys.argv[1]), int(sys.argv[2])))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parts.grpc_link", description=__doc__.splitlines()[0])
+    parser.add_argument("--asyncio", action="store_true", help="on asyncio's own loop")
+    parser.add_argument("--serve", type=int, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.asyncio:
+        sys.modules["uvloop"] = None  # type: ignore[assignment]  # what an import takes for "there is none"
+    if options.serve:
+        AioLoop().run(serve(*options.serve))
         return
     import subprocess
 
     token = make_token()
     ports, ports_end = os.pipe()
     stop_end, stop = os.pipe()
-    command = [sys.executable, "-m", "benchmarks.parts.grpc_link", str(ports_end), str(stop_end)]
+    command = [sys.executable, "-m", "benchmarks.parts.grpc_link", "--serve", str(ports_end), str(stop_end)]
+    command += ["--asyncio"] if options.asyncio else []
     root = Path(__file__).resolve().parents[2]
     environ = {**os.environ, TOKEN_VARIABLE: token.reveal()}
     with subprocess.Popen(command, pass_fds=(ports_end, stop_end), cwd=root, env=environ):

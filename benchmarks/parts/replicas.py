@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ class Node:
         self.peers: dict[int, Any] = {}
         self.tree = None
         self.answered = asyncio.Event()
-        self.store = NodeStore(self, BUDGET_NBYTES)  # type: ignore[arg-type]
+        self.on_rest: Callable[[PeerLink, list[Any]], None] = echo
+        self.store = NodeStore(self, BUDGET_NBYTES)  # type: ignore[arg-type]  # it has what a store needs of a node
         self.store.replicas.start()
         self.peering = self
 
@@ -82,8 +84,6 @@ class Node:
         if rest:
             self.on_rest(link, rest)
 
-    on_rest = staticmethod(echo)
-
     def make(self, seq: int) -> None:
         """Store an object."""
         nbytes = extent_nbytes(0, [OBJECT_NBYTES])
@@ -117,7 +117,7 @@ async def measure(loop: AioLoop, address: str, security: Security) -> None:
     """Be the node that brings it in."""
     node = Node(loop, TAKER, security)
     probe = Probe()
-    node.on_rest = probe.on_frames  # type: ignore[method-assign, assignment]
+    node.on_rest = probe.on_frames
     node.link = link = await dial(address, security, make_hello(TAKER), node.on_frames, lambda *_: None)
     rounds = iter(range(LONE))
     show("one frame there and back", await lone(probe, link, lambda: next(rounds, None) is None))
