@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,15 +23,9 @@ from outboard.scheduler.claims import Fate
 from outboard.scheduler.kinds import Kind as OwnersKind
 from outboard.scheduler.outcomes import LostCause
 from outboard.scheduler.shares import Share
-from outboard.testing.simulate import run_seeds
+from tests.simulation.planting import Plant, assert_is_found, nothing
 
 SEEDS = 400
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def nothing(*_args: Any, **_kwargs: Any) -> None:
-    """Do nothing."""
 
 
 def forget_to_free_cpus_on_block(patch: pytest.MonkeyPatch) -> None:
@@ -250,5 +243,4 @@ PLANTS: list[Plant] = [
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    assert run_seeds(0, SEEDS, world="node").failures, f"{SEEDS} seeds did not find it"
+    assert_is_found(plant, monkeypatch, "node", SEEDS)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from outboard import client, reach, tree
 from outboard.scheduler import owner, seeking
-from outboard.testing.simulate import run_seeds
+from tests.simulation.planting import Plant, assert_is_found, nothing
 
 SEEDS = 300
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def nothing(*_args: Any, **_kwargs: Any) -> None:
-    """Do nothing."""
 
 
 # -- owners over several nodes
@@ -110,5 +103,4 @@ PLANTS: list[Plant] = [
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    assert run_seeds(0, SEEDS, world="cluster").failures, f"{SEEDS} seeds did not find it"
+    assert_is_found(plant, monkeypatch, "cluster", SEEDS)

@@ -19,15 +19,9 @@ from outboard.scheduler import (
     sessions,
 )
 from outboard.scheduler.session_words import Header, Role, SessionEnd, Unsent, Word
-from outboard.testing.simulate import run_seeds
+from tests.simulation.planting import Plant, assert_is_found, nothing
 
 SEEDS = 600
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def nothing(*_args: Any, **_kwargs: Any) -> None:
-    """Do nothing."""
 
 
 # -- sessions
@@ -195,5 +189,4 @@ PLANTS: list[Plant] = [
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    assert run_seeds(0, SEEDS, world="network").failures, f"{SEEDS} seeds did not find it"
+    assert_is_found(plant, monkeypatch, "network", SEEDS)
