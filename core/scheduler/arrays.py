@@ -125,13 +125,6 @@ class Array:
         runs = self.places.get(node)
         return runs is not None and runs.covers(first, end)
 
-    def node_of(self, index: int) -> int:
-        """Where an outstanding item is."""
-        for node, runs in self.places.items() if self.places is not None else ():
-            if runs.covers(index, index + 1):
-                return node
-        return OWN_NODE
-
     def _take_away(self, first: int, end: int, node: int) -> None:
         """A node has nothing of these items any more."""
         if self.places is not None:

@@ -73,8 +73,7 @@ class Root:
 
     def connect(self, node: int) -> None:
         """Open a session with a node, if there is none."""
-        sessions = self.machine.sessions
-        if node != self.node.incarnation and sessions.with_peer(node) is None and node not in sessions._highest:
+        if node != self.node.incarnation and self.machine.sessions.can_open(node):
             self.machine.open(node)
 
     def place(self) -> None:

@@ -80,7 +80,8 @@ def test_few_tasks_are_dealt_by_the_credit_that_is_left(program: Any) -> None:
     program.on_node_joined(FAR, 4, 4)
     array = program.array(6)
     assert sent(program.commands()) == [(0, 0, 3, 1), (FAR, 3, 3, 1)]
-    assert [array.node_of(index) for index in range(6)] == [0, 0, 0, FAR, FAR, FAR]
+    assert array.sent_spans(0) == [Span(array.stream, 0, 3, 1)]
+    assert array.sent_spans(FAR) == [Span(array.stream, 3, 3, 1)]
 
 
 def test_lone_task_stays_at_home(program: Any) -> None:

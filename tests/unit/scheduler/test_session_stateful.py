@@ -257,7 +257,7 @@ class SessionsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def open(self, data: Any) -> None:
         pairs = [(o, n.me) for o in self.owners for n in self.nodes if self.is_awake(o)]
-        pairs = [(o, n) for o, n in pairs if not o.machine.with_peer(n) and n not in o.machine._highest]
+        pairs = [(o, n) for o, n in pairs if o.machine.can_open(n)]
         if pairs:
             owner, node = self.pick(data, pairs)
             owner.had.add(owner.machine.open(node, self.now).name)
