@@ -32,6 +32,7 @@ from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.outcomes import BindingMark, NodeLostMark, ShutdownMark
+from .sharing import KEPT_SHARE, SharedArguments
 from .turns import Turns
 from .values import Batch, Encoded, Values
 
@@ -89,6 +90,11 @@ class ClientValues(Values):
                 self._client.check_open()
                 raise
 
+    def own(self, descriptor: pb.Descriptor) -> None:
+        """Make a new stored object known to the machine, with one reference. Under the lock."""
+        with shield:
+            self._client.register((descriptor,))
+
     def release_hold(self, oid: ObjectId) -> None:
         """Drop the reference that `hold` counted."""
         self._client.dropped.append(oid)
@@ -128,6 +134,7 @@ class Client:
         self.retired: deque[MadeKind] = deque()  # kinds to be dropped when their last tasks have ended
         self.failed_bindings: dict[int, BindingMark] = {}
         self.array_items: dict[int, Any] = {}  # stream → items, by reference
+        self.shared: dict[int, SharedArguments] = {}  # stream → what its items share, of arrays that say they do
         self.failures = 0  # grows whenever something failed, so that waiters look at all they wait for
         self.closed_mark: NodeLostMark | ShutdownMark | None = None
         self.on_closed: Callable[[], None] = lambda: None
@@ -199,6 +206,26 @@ class Client:
     def unpin_pulled(self, pins: list[tuple[ObjectId, int]]) -> None:
         """Give pins back that the node gave with copies of objects of other nodes. Under the lock."""
         self.send(Frame.PULLED, refs_body(pins))
+
+    # -- arguments that the items of an array share -------------------------------------------------------------------
+
+    def share_arguments(self, stream: int) -> None:
+        """Store large arguments of an array's items once, until `end_sharing`. Under the lock."""
+        self.shared[stream] = SharedArguments(self.dropped, self.welcome.store_nbytes * KEPT_SHARE)
+
+    def end_sharing(self, stream: int) -> None:
+        """No more items of an array will come, or none will be sent. Repeatable; under the lock."""
+        shared = self.shared.pop(stream, None)
+        if shared is not None:
+            shared.end()
+
+    def _give_up_shared(self) -> bool:
+        """Let go of what is stored only because it may be shared again; False when there was nothing."""
+        with self.lock:
+            given_up = [shared.give_up() for shared in self.shared.values()]
+        if any(given_up):
+            self.flush()
+        return any(given_up)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -546,7 +573,7 @@ class Client:
             self.flush()  # what the program has let go may be room enough
             return
         reply = self.ask_node(Frame.LEASE, pb.Lease(nbytes=nbytes).SerializeToString(), Frame.LEASE)
-        if reply is not None:
+        if reply is not None and not self._give_up_shared():
             raise errors.StoreFullError(
                 f"no room for {errors.describe_nbytes(nbytes)}: {errors.describe_nbytes(reply.free_nbytes)} of "
                 f"{errors.describe_nbytes(reply.capacity_nbytes)} are free and nothing that runs will free more. "

@@ -215,10 +215,14 @@ class Engine(Protocol):
         binding: Binding | None = None,
         *,
         writable: bool = True,
+        share_arguments: bool = False,
     ) -> TaskArray:
         """Open an array of calls of one function, which is pickled once.
 
         `writable` hands large arguments over as private copies that may be written to, else read-only.
+        `share_arguments` promises that large buffers in the items stay as they are for as long as the array lives: one
+        that was met before is then known by its identity, its bytes are not looked at again. It stays stored until the
+        object that owns its memory ends, the array has ended, or the room is needed.
         A function that does not pickle is reported by the items.
         """
 

@@ -140,6 +140,7 @@ class InlineEngine:
         binding: Binding | None = None,
         *,
         writable: bool = True,
+        share_arguments: bool = False,
     ) -> InlineArray:
         """Open an array that runs as it is taken."""
         self._check_running()

@@ -64,8 +64,9 @@ class ItemSender:
     def _encode(self, items: Any, batch: Batch) -> None:
         """Pickle one frame's worth; it may be left at any point, `calls` says how far it came."""
         encode, calls, nbytes = self.client.values.encode_call, self.calls, 0
+        shared = self.client.shared.get(self.array.stream)
         for index in range(self.start, self.end):
-            encoded = encode(items[index], batch=batch)
+            encoded = encode(items[index], batch=batch, shared=shared)
             if encoded.objects or encoded.refs:
                 self.encoded[index] = encoded
                 calls.append(encoded.body)

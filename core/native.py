@@ -329,7 +329,7 @@ class NativeEngine:
         return kind
 
     def open_array(self, function: Callable[[Any], Any], options: TaskOptions, binding: Binding | None = None, *,
-                   writable: bool = True) -> NativeArray:  # fmt: skip
+                   writable: bool = True, share_arguments: bool = False) -> NativeArray:  # fmt: skip
         """See `Engine.open_array`."""
         try:
             kind = self._find_kind(function, options, binding, writable=writable)
@@ -343,6 +343,8 @@ class NativeEngine:
                 kind = self._find_kind(function, options, binding, writable=writable)
             record = self.client.owner.open_array(kind)
             self.client.array_items[record.stream] = []
+            if share_arguments:
+                self.client.share_arguments(record.stream)
         array = NativeArray(self, record, writable=writable)
         self._arrays[record.stream] = array
         return array
@@ -361,7 +363,9 @@ class NativeEngine:
         array = self._arrays.get(stream)
         if array is None:
             self.client.requests.append(self._dispose_ended)
-        elif array.callback is not None:
+            return
+        array.end_sharing_if_over()
+        if array.callback is not None:
             self._callbacks.call(array.deliver)
 
     def array_ended(self, record: Array) -> None:
@@ -380,6 +384,7 @@ class NativeEngine:
             else:
                 owner.dispose_array(record)
                 self.client.array_items.pop(record.stream, None)
+                self.client.end_sharing(record.stream)
                 self._kinds.on_array_ended(record.kind)
 
     # -- bindings -----------------------------------------------------------------------------------------------------

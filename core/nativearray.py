@@ -79,6 +79,14 @@ class NativeArray:
     def close(self) -> None:
         """See `TaskArray.close`."""
         self._closed = True
+        with shield, self._engine.client.lock:
+            self.end_sharing_if_over()
+
+    def end_sharing_if_over(self) -> None:
+        """Let go of stored arguments that no further item can use. Under the client's lock."""
+        record = self._record
+        if record.cancelled or (self._closed and record.finished >= record.count):
+            self._engine.client.end_sharing(record.stream)
 
     def take(self, timeout: float | None = None) -> list[Completion]:
         """See `TaskArray.take`."""

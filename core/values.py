@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from .ids import ObjectId
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.allocator import Allocator, Extent
+from .sharing import Place, SharedArguments, memory_owner
 from .store import memory, serialize
 from .store.extent import extent_nbytes
 from .store.segments import SegmentReader, SegmentWriter
@@ -28,9 +29,9 @@ from .store.segments import SegmentReader, SegmentWriter
 INLINE_MAX = 100 << 10
 
 
-#: Buffers met while many values are encoded at once, by address and size. They are kept, so that no other takes the
-#: place of one meanwhile; what the program changes in them at the same time is its own affair.
-Batch = dict[tuple[int, int], memoryview]
+#: Buffers met while many values are encoded at once. They are kept, so that no other takes the place of one meanwhile;
+#: what the program changes in them at the same time is its own affair.
+Batch = dict[Place, memoryview]
 
 
 class Encoded(NamedTuple):
@@ -94,8 +95,8 @@ class Values:
         self._writers: dict[int, SegmentWriter] = {}
         self._extents: dict[ObjectId, Extent] = {}
         self._unannounced: dict[ObjectId, pb.Descriptor] = {}
-        self._stored: dict[tuple[int, int], pb.Descriptor] = {}
-        self._address_of: dict[ObjectId, tuple[int, int]] = {}
+        self._stored: dict[Place, pb.Descriptor] = {}
+        self._place_of: dict[ObjectId, Place] = {}
         self._live: dict[tuple[int, int], _Live] = {}
         self._space = threading.RLock()
         self._leasing = 0  # threads that wait for a segment
@@ -124,10 +125,11 @@ class Values:
         descriptor = self._store(make_id(), version, pickled.stream, pickled.buffers)
         return Encoded(_outcome(pb.Parcel(stored=descriptor, refs=_refs(refs))), (descriptor,), refs, total)
 
-    def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None) -> Encoded:
+    def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None,
+                    shared: SharedArguments | None = None) -> Encoded:  # fmt: skip
         """Encode the arguments of a task; each large buffer is an object of its own, stored once while in use.
 
-        A buffer that is in `batch` already needs no comparison with what was stored; the others are added.
+        A buffer that is in `batch` or `shared` already needs no comparison with what was stored; the others are added.
         """
         small = serialize.dumps_small(call) if not inputs else None
         if small is not None and len(small) <= INLINE_MAX:
@@ -145,18 +147,18 @@ class Values:
         stored: list[tuple[pb.Descriptor, int]] = []
         try:
             for buffer in pickled.buffers:
-                stored.append(self._store_once(buffer, batch))
+                stored.append(self._store_once(buffer, batch, shared))
                 parcel.buffers.add(stored=stored[-1][0], readonly=buffer.raw().readonly)
         except BaseException:
-            self._abandon(stored)
+            self._abandon(stored, are_owned=shared is not None)
             raise
         return Encoded(parcel.SerializeToString(), tuple(d for d, _ in stored), refs, sum(new for _, new in stored))
 
-    def _abandon(self, stored: list[tuple[pb.Descriptor, int]]) -> None:
+    def _abandon(self, stored: list[tuple[pb.Descriptor, int]], *, are_owned: bool) -> None:
         """Take back what was stored, or counted, for a call that will not be sent."""
         for descriptor, fresh in stored:
             oid = ObjectId(descriptor.owner, descriptor.seq)
-            if fresh:
+            if fresh and not are_owned:
                 self.free(oid)
             else:
                 self.release_hold(oid)
@@ -166,29 +168,50 @@ class Values:
         raw = buffer.raw()
         return pb.Buffer(inline=raw.tobytes(), readonly=raw.readonly)
 
-    def _store_once(self, buffer: pickle.PickleBuffer, batch: Batch | None) -> tuple[pb.Descriptor, int]:
+    def _store_once(self, buffer: pickle.PickleBuffer, batch: Batch | None,
+                    shared: SharedArguments | None) -> tuple[pb.Descriptor, int]:  # fmt: skip
         """Return the stored copy of a buffer with one reference held for the caller, and how many bytes are new."""
         raw = buffer.raw()
-        key = (memory.address_of(raw), raw.nbytes)
+        place = Place(memory.address_of(raw), raw.nbytes, raw.readonly)
+        owner = memory_owner(raw) if shared is not None else None
         with self._space:
-            stored = self._stored.get(key)
-            if stored is not None:
-                oid = ObjectId(self.incarnation, stored.seq)
-                extent = self._extents.get(oid)
-                if extent is not None and self._hold(oid):
-                    is_known = batch is not None and key in batch
-                    if is_known or self._writers[extent.segment].equal_to(extent.offset, b"", [raw]):
-                        if batch is not None:
-                            batch[key] = raw
-                        return stored, 0
-                    self.release_hold(oid)
-        oid = ObjectId(self.incarnation, self._take_seq())
-        descriptor = self._store(oid, 0, b"", [buffer])
-        self._stored[key] = descriptor
+            stored = shared.find(place, owner) if shared is not None else None
+            if stored is not None and self._hold(ObjectId(self.incarnation, stored.seq)):
+                return stored, 0
+            stored = self._find_equal(place, raw, is_known=batch is not None and place in batch)
+            if stored is not None and shared is not None:
+                shared.keep(place, owner, stored, self._hold)
+        is_fresh = stored is None
+        if stored is None:
+            oid = ObjectId(self.incarnation, self._take_seq())
+            stored = self._store(oid, 0, b"", [buffer])
+            with self._space:
+                self._stored[place] = stored
+                self._place_of[oid] = place
+                if shared is not None:
+                    self.own(stored)
+                    shared.keep(place, owner, stored, self._hold)
         if batch is not None:
-            batch[key] = raw
-        self._address_of[oid] = key
-        return descriptor, descriptor.nbytes
+            batch[place] = raw
+        return stored, stored.nbytes if is_fresh else 0
+
+    def _find_equal(self, place: Place, raw: memoryview, *, is_known: bool) -> pb.Descriptor | None:
+        """Return what was stored from a place and still has its bytes, with one reference held."""
+        stored = self._stored.get(place)
+        if stored is None:
+            return None
+        oid = ObjectId(self.incarnation, stored.seq)
+        extent = self._extents.get(oid)
+        if extent is None or not self._hold(oid):
+            return None
+        if is_known or self._writers[extent.segment].equal_to(extent.offset, b"", [raw]):
+            return stored
+        self.release_hold(oid)
+        return None
+
+    def own(self, descriptor: pb.Descriptor) -> None:
+        """Overridden by the client: make a new stored object known, with one reference."""
+        raise NotImplementedError
 
     def release_hold(self, oid: ObjectId) -> None:
         """Overridden by the client: drop the reference that `hold` counted."""
@@ -256,10 +279,10 @@ class Values:
     def free(self, oid: ObjectId) -> bool:
         """Nobody refers to an object any more; True: the node never heard of it and the room is free at once."""
         with self._space:
-            address = self._address_of.pop(oid, None)
-            stored = self._stored.get(address) if address is not None else None
-            if address is not None and stored is not None and stored.seq == oid.seq:
-                del self._stored[address]
+            place = self._place_of.pop(oid, None)
+            stored = self._stored.get(place) if place is not None else None
+            if place is not None and stored is not None and stored.seq == oid.seq:
+                del self._stored[place]
             extent = self._extents.pop(oid, None)
             if self._unannounced.pop(oid, None) is None or extent is None:
                 return False

@@ -14,6 +14,7 @@ from ..client import Client, ClientValues
 from ..errors import ObjectLostError
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb
+from ..sharing import SharedArguments
 from ..store.extent import extent_nbytes
 from ..values import Batch, Encoded
 
@@ -208,7 +209,8 @@ class SimValues(ClientValues):
                            buffers=[pb.Buffer(stored=d, readonly=True) for d in buffers])  # fmt: skip
         return Encoded(parcel.SerializeToString(), buffers, refs, sum(d.nbytes for d in buffers))
 
-    def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None) -> Encoded:
+    def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None,
+                    shared: SharedArguments | None = None) -> Encoded:  # fmt: skip
         """Encode an item of an array; it is (value, references) here."""
         value, refs = call
         return self.encode_arguments(value, refs, ())
