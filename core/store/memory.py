@@ -30,6 +30,14 @@ _M_MMAP_THRESHOLD = -3
 KEPT_NBYTES = 64 << 20
 KEPT_BLOCK_NBYTES = 4 << 20
 
+#: Bytes from which on it is looked up which pages of a private view were written to. That takes about 15 µs and 10 µs
+#: a megabyte; to map a megabyte again takes about 40 µs.
+_LOOK_NBYTES = 1 << 20
+
+_PAGEMAP_ENTRY = 8
+# By an entry's highest byte: pages in memory (bit 63) or swapped out (62) that are not the file's own (61).
+_IS_WRITTEN = bytes(bits & 0xC0 != 0 and bits & 0x20 == 0 for bits in range(256))
+
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -140,9 +148,32 @@ def readonly_fd(fd: int) -> int:
 
 
 def drop_private_pages(mapping: Mapping, offset: int, nbytes: int) -> None:
-    """Forget what was written to part of a private mapping, so that it shows the segment's bytes again."""
-    if _libc.madvise(mapping.address + offset, nbytes, _MADV_DONTNEED):
+    """Forget what was written to part of a private mapping, so that it shows the segment's bytes again.
+
+    Of a large part only what lies between the first and the last page that were written to: the others show the
+    segment's bytes as they are, and mapping them again takes a third of the time of reading them.
+    """
+    if nbytes >= _LOOK_NBYTES:
+        first, end = _written_part(mapping.address + offset, nbytes)
+        offset, nbytes = offset + first, end - first
+    if nbytes and _libc.madvise(mapping.address + offset, nbytes, _MADV_DONTNEED):
         raise _last_error("madvise")
+
+
+def _written_part(address: int, nbytes: int) -> tuple[int, int]:
+    """Offsets of the begin and the end of what was written to in a private mapping; all of it where nobody knows."""
+    count = -(-nbytes // mmap.PAGESIZE)
+    try:
+        # Opened each time: it shows the process that opened it, and this one may have been forked since.
+        with open("/proc/self/pagemap", "rb", buffering=0) as file:
+            entries = os.pread(file.fileno(), count * _PAGEMAP_ENTRY, address // mmap.PAGESIZE * _PAGEMAP_ENTRY)
+    except OSError:
+        return 0, nbytes
+    if sys.byteorder != "little" or len(entries) != count * _PAGEMAP_ENTRY:
+        return 0, nbytes
+    written = entries[_PAGEMAP_ENTRY - 1 :: _PAGEMAP_ENTRY].translate(_IS_WRITTEN)
+    first = written.find(1)
+    return (0, 0) if first < 0 else (first * mmap.PAGESIZE, min(nbytes, (written.rfind(1) + 1) * mmap.PAGESIZE))
 
 
 def populate(mapping: Mapping, offset: int, nbytes: int) -> None:

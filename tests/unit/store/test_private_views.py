@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -19,15 +22,21 @@ SIZE = extent_nbytes(0, [NBYTES])
 
 
 @pytest.fixture
-def reader() -> Iterator[SegmentReader]:
-    fd = memory.create_segment(4 << 20)
-    reader = SegmentReader()
-    writer = SegmentWriter(1, fd, 4 << 20)
-    reader.add(1, memory.readonly_fd(fd), 4 << 20)
+def writer() -> Iterator[SegmentWriter]:
+    """Lease a segment and store one object of zeros there."""
+    writer = SegmentWriter(1, memory.create_segment(4 << 20), 4 << 20)
     writer.write(0, ObjectId(7, 1), 0, b"", [bytearray(NBYTES)], fresh=True)
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def reader(writer: SegmentWriter) -> Iterator[SegmentReader]:
+    """Map it."""
+    reader = SegmentReader()
+    reader.add(1, memory.readonly_fd(writer._fd), 4 << 20)
     yield reader
     reader.forget()
-    writer.close()
 
 
 def view(reader: SegmentReader, *, writable: bool = True) -> memoryview:
@@ -61,3 +70,38 @@ def test_every_open_is_collected_once(reader: SegmentReader) -> None:
     gc.collect()
     assert len(reader.collect()) == 3
     assert reader.live_count == 0
+
+
+@pytest.mark.parametrize("can_look", [True, False])
+@pytest.mark.parametrize("written", [[], [0], [NBYTES - 1], [5000, 700_000], range(0, NBYTES, 4096)])
+def test_whatever_was_written_to_a_view_the_next_shows_what_lies_there(
+    writer: SegmentWriter, reader: SegmentReader, monkeypatch: pytest.MonkeyPatch, written: list[int], can_look: bool
+) -> None:
+    if not can_look:
+        monkeypatch.setattr(os, "pread", lambda fd, nbytes, offset: b"")
+    first = view(reader)
+    bytes(first)
+    for offset in written:
+        first[offset] = 9
+    del first
+    gc.collect()
+    reader.collect()
+    writer.write(0, ObjectId(7, 1), 0, b"", [bytearray(b"\x05" * NBYTES)], fresh=False)
+    assert bytes(view(reader)) == b"\x05" * NBYTES
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/pagemap"), reason="the system does not tell what was written to")
+def test_pages_that_were_only_read_stay_mapped() -> None:
+    nbytes = 32 << 20
+    fd = memory.create_segment(nbytes)
+    os.pwrite(fd, bytes(nbytes), 0)
+    mapping = memory.Mapping(fd, nbytes, private=True)
+    os.close(fd)
+    data = mapping.view(0, nbytes)
+    faults = []
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        assert not any(data[:: mmap.PAGESIZE])
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        memory.drop_private_pages(mapping, 0, nbytes)
+    assert faults[1] < faults[0] / 2
