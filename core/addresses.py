@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import threading
 from typing import Any
@@ -23,14 +24,41 @@ def join_address(host: str, port: int) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Read ``host:port``; a missing port is the default one. ValueError for anything else."""
+    """Read ``host:port``; a missing port is the default one. ValueError says what is wrong with anything else."""
     host, colon, port = address.strip().rpartition(":")
-    if not colon or (":" in host and not host.endswith("]")):
+    if not colon or address.strip().endswith("]"):
         host, port = address.strip(), str(DEFAULT_PORT)
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) not in range(1, 65536):
-        raise ValueError(f"{address!r} is no address of the form host:port")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
+    problem = _problem_with(host, is_bracketed)
+    if not problem and (not (port.isascii() and port.isdigit()) or int(port) not in range(1, 65536)):
+        problem = f"{port!r} is no port, a number from 1 to 65535"
+    if problem:
+        form = "of the form host:port, like gpu01:6733 or [fd00::1]:6733"
+        raise ValueError(f"{address!r} is no address {form}: {problem}")
     return host, int(port)
+
+
+def check_host(host: str) -> None:
+    """Refuse what is neither the name nor the IP address of a machine; ValueError says why."""
+    if problem := _problem_with(host, is_ip=":" in host and "/" not in host):
+        raise ValueError(f"{host!r} is no name or IP address of a machine: {problem}")
+
+
+def _problem_with(host: str, is_ip: bool) -> str:
+    """Say what keeps a text from being a host; ``is_ip``: it must be an IP address."""
+    if not host:
+        return "the host is missing"
+    if "/" in host:
+        return "leave out the http:// and all that follows a slash" if "://" in host else "it holds a slash"
+    if is_ip:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return f"{host!r} is no IP address"
+    elif ":" in host:
+        return "an IPv6 address stands in brackets"
+    return "it holds characters that no name has" if set(host) & set(" []@,;") else ""
 
 
 def own_host(host: str, peer: str = "192.0.2.1") -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .errors import OutboardError
 from .rpc.grpc_credentials import TOKEN_VARIABLE, Security, Tls, make_token, read_token, write_token
+from .rpc.pemfiles import check_files
 
 
 def read_security(
@@ -20,7 +21,7 @@ def read_security(
     from ``token_path``, where ``may_make`` makes one.
 
     Raises:
-        OutboardError: there is no token, others may read it, or TLS files do not belong together. Never its text.
+        OutboardError: there is no token, others may read it, or a TLS file is not what it should be. Never its text.
     """
     given = os.environ.get(TOKEN_VARIABLE) if token is None else token
     try:
@@ -33,14 +34,16 @@ def read_security(
                 write_token(token_path, make_token())
             found = read_token(token_path)
         cert, key, ca = (settings.get(name) for name in ("tls_cert", "tls_key", "tls_ca"))
-        for path in filter(None, (cert, key, ca)):
-            with open(path, "rb"):  # the library would only say that a handshake failed
-                pass
-        return Security(found, Tls(cert, key, ca) if cert or key or ca else None, bool(settings.get("insecure")))
+        tls = Tls(cert, key, ca) if cert or key or ca else None
+        check_files(cert, key, ca)
+        return Security(found, tls, bool(settings.get("insecure")))
     except FileNotFoundError as error:
         if error.filename == str(token_path):
             text = f"no token: {token_path} is missing; name the cluster's token file with OUTBOARD_TOKEN_FILE"
             raise OutboardError(text) from None
         raise OutboardError(f"{error.filename}: no such file") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        told = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        raise OutboardError(told) from None
+    except ValueError as error:
         raise OutboardError(str(error)) from None

@@ -13,7 +13,7 @@ import click
 from ..addresses import check_reachable, join_address, split_address
 from ..clusterfolder import ClusterFolder
 from ..errors import OutboardError
-from ..exits import BAD_USAGE, FAILED, TIMED_OUT, UNREACHABLE, exit_code_of, one_line
+from ..exits import BAD_USAGE, FAILED, UNREACHABLE, exit_code_of, one_line
 from ..options import AUTO_ADDRESS, Settings
 
 Result = TypeVar("Result")
@@ -62,8 +62,16 @@ def one_line_faults() -> Iterator[None]:
         raise Fault(one_line(error), FAILED) from None
 
 
+def counted(number: int, what: str) -> str:
+    """Write a number of things: ``1 node``, ``2 nodes``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def load(**explicit: Any) -> Settings:
-    """Read the settings; a wrong one is a fault of usage."""
+    """Read the settings; a wrong one is a fault of usage, and so is an address that was meant and is not there."""
+    address = explicit.get("address")
+    if address is not None and not address.strip():
+        raise Fault("--address is empty: give host:port, or leave it out", BAD_USAGE)
     try:
         return Settings.load(**explicit)
     except ValueError as error:
@@ -95,8 +103,13 @@ def ask(
     settings: Settings,
     timeout: float,
     waits_for: str = "the head to answer",
+    late_code: int = UNREACHABLE,
 ) -> Result:
-    """Ask the head: ``question(address, security)``. When it takes longer, ``waits_for`` is told on stderr."""
+    """Ask the head: ``question(address, security)``.
+
+    When it takes longer, ``waits_for`` is told on stderr; without an answer in time the command exits with
+    ``late_code``: whoever has not answered once may be no head.
+    """
     folder = ClusterFolder(settings.folder)
     address = address_of(settings, folder)
     with one_line_faults():
@@ -108,7 +121,11 @@ def ask(
             security.check(address)
         except ValueError as error:
             raise Fault(str(error), FAILED) from None
-        return asyncio.run(_in_time(question(address, security), address, timeout, waits_for))
+        try:
+            return asyncio.run(_in_time(question(address, security), address, timeout, waits_for))
+        except TimeoutError:
+            text = f"{address} takes connections but did not answer within {timeout:g} s: is that a head, and awake?"
+            raise Fault(text, late_code) from None
 
 
 async def _in_time(coroutine: Coroutine[Any, Any, Result], address: str, timeout: float, waits_for: str) -> Result:
@@ -117,7 +134,5 @@ async def _in_time(coroutine: Coroutine[Any, Any, Result], address: str, timeout
     try:
         async with asyncio.timeout(timeout):
             return await coroutine
-    except TimeoutError:
-        raise Fault(f"{address} did not answer within {timeout:g} s: is that a head?", TIMED_OUT) from None
     finally:
         waiting.cancel()

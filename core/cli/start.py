@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from ..addresses import DEFAULT_PORT, join_address, split_address
+from ..addresses import DEFAULT_PORT, check_host, join_address, split_address
 from ..clusterfolder import ClusterFolder
 from ..exits import BAD_USAGE
 from ..options import Settings
-from .common import Fault, address_of, cluster_options, for_process, load, one_line_faults
+from .common import Fault, address_of, cluster_options, counted, for_process, load, one_line_faults
 
 #: Seconds that a node may take to join; a head takes part of one.
 JOIN_SECONDS = 30.0
@@ -45,6 +45,10 @@ def start(
         raise Fault("give --head or --address, not both", BAD_USAGE)
     if not is_head and (no_node or not settings.names_running):
         raise Fault("give --head to start a cluster, or --address host:port to join one", BAD_USAGE)
+    try:
+        check_host(host or "localhost")
+    except ValueError as error:
+        raise Fault(f"--host: {error}", BAD_USAGE) from None
     folder = ClusterFolder(settings.folder)
     with one_line_faults():
         if is_head or detach:
@@ -99,7 +103,8 @@ class _Run:
             grace=self._grace, num_cpus=settings.num_cpus, num_gpus=settings.num_gpus,
             resources=dict(settings.resources), store_memory=settings.store_memory,
         )  # fmt: skip
-        click.echo(f"node {told['node']} at {told['address']} with {told['slots']} slots (pid {told['pid']})")
+        slots = counted(told["slots"], "slot")
+        click.echo(f"node {told['node']} at {told['address']} with {slots} (pid {told['pid']})")
 
     def _start(self, what: str, waits_for: str, **more: Any) -> dict[str, Any]:
         from ..launch import start as launch

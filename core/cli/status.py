@@ -123,6 +123,9 @@ def _print_tables(found: Any) -> None:
     console.print(f"clients: {_count_clients(nodes, programs)}{_where(programs)}")
     if found.unlisted:
         console.print(f"and {found.unlisted} more")
+    present = [node.silence_seconds for node in nodes if not node.awaited]
+    if present:
+        console.print(f"as the nodes said within the last {max(present):.1f} s")
 
 
 def _where(programs: list[Any]) -> str:

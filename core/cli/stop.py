@@ -11,7 +11,7 @@ from ..addresses import check_reachable
 from ..clusterfolder import ClusterFolder
 from ..errors import TransportError
 from ..exits import FAILED, TIMED_OUT
-from .common import Fault, address_of, ask, cluster_options, load
+from .common import Fault, address_of, ask, cluster_options, counted, load
 from .status import fetch
 
 #: Seconds beyond the grace in which the head answers, and then ends.
@@ -29,8 +29,8 @@ def stop(grace: float, **given: Any) -> None:
     settings = load(**given)
     address = address_of(settings, ClusterFolder(settings.folder))
     found = fetch(settings)
-    running = sum(node.load.running + node.load.queued for node in found.nodes)
-    waits_for = f"{len(found.nodes)} nodes to leave, which have {running} tasks; {grace:g} s at most"
+    running = counted(sum(node.load.running + node.load.queued for node in found.nodes), "task")
+    waits_for = f"{counted(len(found.nodes), 'node')} with {running} to leave; {grace:g} s at most"
 
     async def question(where: str, security: Any) -> Any:
         from ..rpc.grpc_head import ask_stop
@@ -39,11 +39,12 @@ def stop(grace: float, **given: Any) -> None:
         request = pb.StopRequest(force=not grace, deadline_seconds=grace)
         return await ask_stop(where, security, request, grace + 2 * ANSWER_SECONDS)
 
-    reply = ask(question, settings, grace + ANSWER_SECONDS, waits_for)
+    reply = ask(question, settings, grace + ANSWER_SECONDS, waits_for, TIMED_OUT)
     _await_end(address)
-    click.echo(f"cluster {found.cluster} stopped: {reply.left} nodes left")
+    click.echo(f"cluster {found.cluster} stopped: {counted(reply.left, 'node')} left")
     if reply.lost:
-        raise Fault(f"{reply.lost} nodes did not say goodbye: where they run, they look for a head here", FAILED)
+        lost = counted(reply.lost, "node")
+        raise Fault(f"{lost} did not say goodbye; what still runs of it looks for a head at {address}", FAILED)
 
 
 def _await_end(address: str) -> None:

@@ -50,9 +50,12 @@ class Token:
 
     def __init__(self, text: str) -> None:
         """Raises ValueError for a text that cannot be a token; the text is not repeated."""
-        if len(text) not in TOKEN_LENGTHS or not all("!" <= character <= "~" for character in text):
+        is_text = all("!" <= character <= "~" for character in text)
+        if len(text) not in TOKEN_LENGTHS or not is_text:
+            count = "more" if len(text) >= TOKEN_LENGTHS.stop else "fewer" if text else "none"
             raise ValueError(
-                f"this is no token: {TOKEN_LENGTHS.start} to {TOKEN_LENGTHS.stop - 1} visible ASCII characters"
+                f"this is no token: {TOKEN_LENGTHS.start} to {TOKEN_LENGTHS.stop - 1} visible ASCII characters in one "
+                f"line; there are {count if is_text else 'others'}"
             )
         self._header = _SCHEME + text.encode()
 
@@ -103,17 +106,24 @@ def read_token(path: str | os.PathLike[str] | None = None, environ: Mapping[str,
     environ = os.environ if environ is None else environ
     path = path or environ.get(TOKEN_FILE_VARIABLE)
     if path:
-        return Token(_read_private(Path(path)).strip())
+        return _token_of(_read_private(Path(path)), str(path))
     text = environ.get(TOKEN_VARIABLE)
     if not text:
         raise ValueError(f"no token: set {TOKEN_FILE_VARIABLE} to the path of the cluster's token file")
-    return Token(text.strip())
+    return _token_of(text, TOKEN_VARIABLE)
+
+
+def _token_of(text: str, source: str) -> Token:
+    try:
+        return Token(text.strip())
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
 
 
 def _read_private(path: Path) -> str:
     # Judged through the descriptor, so that it is the file that is read. O_NONBLOCK: a pipe is not waited for.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(fd, encoding="latin-1") as file:
+    try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise PermissionError(f"{path} is not a regular file")
@@ -122,7 +132,9 @@ def _read_private(path: Path) -> str:
         if stat.S_IMODE(found.st_mode) & 0o077:
             mode = stat.S_IMODE(found.st_mode)
             raise PermissionError(f"{path} has mode {mode:04o}; others must not read it: chmod 600 {path}")
-        return file.read(2 * TOKEN_LENGTHS.stop)
+        return os.read(fd, 2 * TOKEN_LENGTHS.stop).decode("latin-1")
+    finally:
+        os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +154,14 @@ class Tls:
 
     def __post_init__(self) -> None:
         if bool(self.cert) != bool(self.key):
-            raise ValueError("TLS needs certificate and key together")
+            raise ValueError("TLS needs a certificate and its key together: tls_cert and tls_key")
         if not (self.cert or self.ca):
             raise ValueError("TLS needs a certificate with its key, or the certificates of an authority")
 
     def server_credentials(self) -> Any:
         """Read the files for a server; OSError when one cannot be read."""
         if not (self.cert and self.key):
-            raise ValueError("a server needs a certificate and its key")
+            raise ValueError("heads and nodes need a certificate and its key for TLS: tls_cert and tls_key")
         ca = _read_pem(self.ca)
         pairs = [(_read_pem(self.key), _read_pem(self.cert))]
         return grpc.ssl_server_credentials(pairs, ca, require_client_auth=self.mutual and ca is not None)

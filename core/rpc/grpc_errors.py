@@ -36,13 +36,22 @@ _CLASS_OF: dict[Any, type[OutboardError]] = {
     Code.NOT_FOUND: ObjectLostError,
 }
 
-#: What to look at first, by what the library says of it.
-_HINTS = {
-    "Method not found": ": nothing of that kind is served there; is it a node's port, and not the head's?",
-    "http2 header with status": ": no cluster is served there; is a web server or proxy in the way?",
-    "Expected SETTINGS frame": ": no cluster is served there; is it a web server's port?",
-    "Socket closed": ": does it use TLS, or ask for a certificate? See --tls-ca, --tls-cert and --tls-key",
+#: What to say and to look at first, by what the library says. The first that fits counts.
+_KNOWN = {
+    "Method not found": "nothing of that kind is served there: is it a node's port, and not the head's?",
+    "http2 header with status": "no cluster is served there: is a web server or proxy in the way?",
+    "Expected SETTINGS frame": "no cluster is served there: is it the port of a web server or something else?",
+    "certificate has expired": "its certificate has expired",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is from an authority that is not trusted here: name it with tls_ca",
+    "Hostname Verification": "its certificate is for another host: dial it by a name or address that stands in it",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS: leave out tls_ca, tls_cert and tls_key, or start it with them",
 }
+#: The same for connections that did not come about.
+_NO_CONNECTION = "failed to connect"
+_NOT_CONNECTED = dict.fromkeys(
+    ("Socket closed", "reset by peer"),
+    "it hung up at once: it may use TLS (tls_ca), not accept our certificate (tls_cert, tls_key), or be no head at all",
+) | {"refused": "nothing listens there (connection refused)"}
 
 _CODE_OF: dict[type[Exception], Any] = {
     VersionMismatchError: Code.FAILED_PRECONDITION,
@@ -56,7 +65,8 @@ _CODE_OF: dict[type[Exception], Any] = {
 def error_of(peer: str, code: Any, details: str | None) -> OutboardError:
     """Return the error that stands for a status other than OK which ``peer`` (host:port) answered."""
     words = (details or "").strip()[:DETAIL_LENGTH]
-    words += next((hint for part, hint in _HINTS.items() if part in words), "")
+    known = _KNOWN | (_NOT_CONNECTED if _NO_CONNECTION in words else {})
+    words = next((text for part, text in known.items() if part in words), words)
     return _CLASS_OF.get(code, TransportError)(f"{peer}: {words or 'no details'} ({code.name})")
 
 

@@ -7,7 +7,9 @@ it answers without reading a message.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +29,13 @@ MAX_HEALTH_NBYTES = 2048
 
 #: Seconds for calls under way when the server stops; links should be closed before.
 STOP_GRACE = 1.0
+
+#: Why a port cannot be had, by error number.
+_REASONS = {
+    errno.EADDRINUSE: "the port is taken",
+    errno.EADDRNOTAVAIL: "it is no address of this machine",
+    errno.EACCES: "ports of this kind are for root",
+}
 
 _log = logging.getLogger("outboard.rpc")
 
@@ -64,7 +73,7 @@ class Server:
             else:
                 port = self._server.add_secure_port(address, tls.server_credentials())
         except RuntimeError:
-            raise TransportError(f"cannot listen on {address}: the port is taken, or not ours to use") from None
+            raise TransportError(f"cannot listen on {address}: {_why_not(*split_address(address))}") from None
         await self._server.start()
         for name in ("", *self._names):
             self.health.set(name, True)
@@ -75,6 +84,19 @@ class Server:
         """Take no more calls; those under way are cut off after ``grace`` seconds."""
         self.health.stop()
         await self._server.stop(grace)
+
+
+def _why_not(host: str, port: int) -> str:
+    """Say why a port cannot be had, which the library keeps to itself."""
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, proto) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            probe.listen()
+    except OSError as error:
+        return _REASONS.get(error.errno or 0, str(error.strerror or error))
+    return "the library does not say why"
 
 
 class _Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # the library has no types

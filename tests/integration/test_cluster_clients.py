@@ -271,7 +271,7 @@ def test_stopping_the_cluster_ends_a_programs_way(
     [
         ("127.0.0.1:1", "TransportError: OB301: 127.0.0.1:1 cannot be reached: nothing listens there"),
         ("no-such-host.invalid:1", "TransportError: OB301: no-such-host.invalid cannot be resolved"),
-        ("127.0.0.1:port", "ValueError: '127.0.0.1:port' is no address of the form host:port"),
+        ("127.0.0.1:port", "ValueError: '127.0.0.1:port' is no address of the form host:port, like"),
         ("auto", "TransportError: OB301: no cluster of this user runs on this machine: start one with `outboard start"),
     ],
 )

@@ -64,11 +64,12 @@ def test_cluster_starts_shows_itself_and_stops(commands: Commands) -> None:
     for word in (found["cluster"], shown["node"], "ready", "CPU 2 / 2", shown["log"], found["log"]):
         assert word in table
 
-    assert "stopped: 1 nodes left" in commands.run("stop")
+    assert "stopped: 1 node left" in commands.run("stop")
     await_end(head, node)
     assert not (commands.folder / "address").exists()
     assert json.loads((commands.folder / "head.json").read_text())["nodes"] == []
-    assert "no cluster: give --address" in commands.run("status", code=3)
+    for command in ("status", "stop"):
+        assert "no cluster: give --address" in commands.run(command, code=3)
 
 
 def test_node_joins_and_leaves_politely(commands: Commands, eventually: Callable[..., Any]) -> None:
@@ -140,7 +141,7 @@ def test_head_waits_for_nodes_that_it_knows(commands: Commands) -> None:
     assert found["settling"] and [shown["state"] for shown in found["nodes"]] == ["awaited"]
     assert "waiting for its nodes to come back" in commands.run("status")
     assert (
-        "1 nodes did not say goodbye"
+        "1 node did not say goodbye"
         in subprocess.run(
             [*COMMAND, "stop"], env=commands.env, text=True, capture_output=True, timeout=30, check=False
         ).stderr
@@ -175,7 +176,7 @@ def test_stop_ends_what_does_not_finish(commands: Commands, tmp_path: Path, even
         [*COMMAND, "stop", "--grace", "1.5"], env=commands.env, text=True, capture_output=True, timeout=30, check=True
     )
     assert 1.5 < time.monotonic() - begun < 6
-    assert "stopped: 1 nodes left" in done.stdout and "1 nodes to leave, which have 1 tasks" in done.stderr
+    assert "stopped: 1 node left" in done.stdout and "1 node with 1 task to leave" in done.stderr
     await_end(head, node)
     with pytest.raises(WorkerLostError):  # said before the node left
         engine.get(ref, 10.0)
@@ -217,7 +218,7 @@ def test_wrong_token_is_refused(commands: Commands, tmp_path: Path) -> None:
     loose.chmod(0o644)
     assert "others must not read it: chmod 600" in commands.run("status", "--token-file", str(loose), code=1)
     assert "no such file" in commands.run("status", "--token-file", str(tmp_path / "none"), code=1)
-    assert "this is no token" in commands.run("status", code=1, OUTBOARD_TOKEN="short")
+    assert "OUTBOARD_TOKEN: this is no token" in commands.run("status", code=1, OUTBOARD_TOKEN="short")
     assert commands.status()["refused"] == 3
     commands.run("stop")
 
@@ -268,8 +269,8 @@ def test_something_else_that_listens_is_no_head(commands: Commands) -> None:
             text=True, capture_output=True, timeout=30, check=False,
         )  # fmt: skip
     lines = done.stderr.splitlines()
-    assert (done.returncode, lines[0]) == (5, f"outboard: {address}: waiting for the head to answer")
-    assert len(lines) == 2 and "is that a head?" in lines[1]
+    assert (done.returncode, lines[0]) == (3, f"outboard: {address}: waiting for the head to answer")
+    assert len(lines) == 2 and "is that a head, and awake?" in lines[1]
 
 
 def test_another_version_is_said(commands: Commands) -> None:

@@ -421,7 +421,7 @@ def test_token_is_made_once_and_read_from_where_it_is_told(tmp_path: Path) -> No
     write_token(tmp_path / "file", given)
     settings = {"token_file": str(tmp_path / "file")}
     assert read_security(settings, path, token=made).token.reveal() == given.reveal()
-    with pytest.raises(OutboardError, match="certificate and key together"):
+    with pytest.raises(OutboardError, match="certificate and its key together"):
         read_security({"tls_cert": str(path)}, path, token="")
 
 

@@ -179,7 +179,7 @@ def test_half_a_pair_is_no_tls(files: dict[str, str]) -> None:
 
 
 def test_server_needs_a_certificate() -> None:
-    with pytest.raises(ValueError, match="a server needs"):
+    with pytest.raises(ValueError, match="need a certificate and its key"):
         Tls(ca="x").server_credentials()
 
 
