@@ -45,8 +45,10 @@ demo: $(READY)  ## model search over the digits on every CPU, with a heat map
 demo-cluster: $(READY)  ## the same search on a head and two nodes, one of them killed on the way
 	$(BIN)/python examples/cluster_search.py $(ARGS)
 
+# Most tests wait rather than work, so two processes share a run even on two CPUs; tests are dealt few at a time, so that
+# both end together. ARGS="-n 0": all in one process, for a debugger.
 test: $(READY)  ## run the tests (ARGS=… goes to pytest)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 --maxschedchunk 2 $(ARGS)
 
 check: format lint types proto-check states-check readme-figures-check architecture wheel  ## all that must pass but the tests
 

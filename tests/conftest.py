@@ -1,8 +1,9 @@
-"""What holds for every test: an order, a deadline, and nothing left behind."""
+"""What holds for every test: an order, who runs beside it, a deadline, and nothing left behind."""
 
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import gc
 import os
 import shutil
@@ -11,7 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,22 +31,33 @@ LAST = ("test_aioloop", "test_grpc", "test_head", "test_cluster")
 #: Seconds which processes, threads and descriptors of a test have to go once the test is over.
 GRACE = 2.0
 
-#: Seconds between repeats of an expired deadline; a test that ignores three of them ends the whole run.
+#: Seconds between repeats of an expired deadline; a test that ignores three of them ends the process that runs it.
 REPEAT = 5.0
 
 #: In the environment of every process that tests start, so that one that lost its parent is found too.
 MARK = "TESTS_OF_PROCESS"
 
+#: In the environment of the processes that share a run (pytest-xdist): the folder of that which started them.
+RUN = "TESTS_OF_RUN"
+
 SHARED_MEMORY = Path("/dev/shm")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run a temporary folder of its own: what lies there is ours, whoever else runs tests here."""
+    """Give each process a temporary folder of its own: what lies there is ours, whoever else runs tests here.
+
+    Names are short: there are sockets in it, and a socket's path has room for 107 bytes.
+    """
     folder = tempfile.mkdtemp(prefix="ob-")
+    config.option.basetemp = f"{folder}/t"
     os.environ["TMPDIR"] = os.environ["XDG_RUNTIME_DIR"] = folder
     tempfile.tempdir = None
     os.environ[MARK] = str(os.getpid())
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if not hasattr(config, "workerinput"):
+        os.environ[RUN] = folder
+    config.stash[BESIDE] = beside = Beside(Path(os.environ[RUN]))
+    config.add_cleanup(beside.close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,6 +71,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return places.get(item.path.relative_to(root).parts[0], -1)
 
     items.sort(key=place)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Who runs beside a test, where several processes share a run: others of it, or nobody.
+
+
+class Beside:
+    """Keeps apart what must be alone, by locks on two files; a lock ends with its process and no child inherits it.
+
+    A test holds `floor` while it runs: together with others, or for itself. It passes through `door`, where one that
+    waits to be alone keeps out those that come after it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._door, self._floor = ((folder / name).open("a+") for name in ("door", "floor"))
+
+    def close(self) -> None:
+        """Close the files."""
+        self._door.close()
+        self._floor.close()
+
+    @contextmanager
+    def entered(self, *, alone: bool) -> Iterator[None]:
+        """Wait until a test may run; it ends with the block."""
+        fcntl.lockf(self._door, fcntl.LOCK_EX)
+        fcntl.lockf(self._floor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.lockf(self._door, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._floor, fcntl.LOCK_UN)
+
+
+BESIDE = pytest.StashKey[Beside]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let nothing run beside a test that is marked as `alone`. Waiting for that is before the deadline is armed."""
+    with item.config.stash[BESIDE].entered(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import statistics
 import subprocess
 import sys
 
+import pytest
+
 #: Seconds that the import may add to the start of the interpreter.
 MOST_SECONDS = 0.120
 
@@ -20,6 +22,7 @@ def run(code: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.alone
 def test_import_is_fast() -> None:
     seconds = statistics.median(float(run(TIMER.format(module="outboard"))) for _ in range(5))
     assert seconds < MOST_SECONDS

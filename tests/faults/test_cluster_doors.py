@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 from tests.faults.conftest import eventually
-from tests.integration.clusters import Commands, commands
-from tests.integration.test_cluster_tasks import apart, await_line, finish, join, program
+from tests.integration.clusters import Commands, apart, await_line, commands, finish, join, program
 
 __all__ = ["apart", "commands", "eventually", "join", "program"]
 

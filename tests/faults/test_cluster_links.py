@@ -22,8 +22,7 @@ import pytest
 
 from tests.faults.conftest import eventually
 from tests.faults.netns import Machine, Network, network
-from tests.integration.clusters import LOSS_SECONDS, await_end, is_alive
-from tests.integration.test_cluster_tasks import BEGIN, await_line, finish
+from tests.integration.clusters import BEGIN, LOSS_SECONDS, await_end, await_line, finish, is_alive
 
 __all__ = ["eventually", "network"]
 
@@ -43,6 +42,16 @@ NOTES = """
         time.sleep(0.2)
         return i
 """
+
+
+def once_each(count: int, first: int) -> str:
+    """A program whose tasks must not run twice; it speaks after the first ones, and of the nodes that ran all."""
+    return f"""{NOTES}
+    refs = [ob.remote(note).options(max_retries=0).remote(i) for i in range({count})]
+    ob.wait(refs, num_returns={first})
+    print("running", flush=True)
+    print(ob.get(refs) == list(range({count})), len({{name.partition(".")[2] for name in os.listdir(notes)}}))
+    """
 
 
 class Site:
@@ -143,13 +152,7 @@ def wait(seconds: float) -> None:
 def test_work_goes_on_untouched_over_cuts_within_the_grace(site: Site, program: Any) -> None:
     own, _ = site.join("--num-cpus", "1")
     others = [site.join("--num-cpus", "1")[0] for _ in range(3)]
-    text = """
-    refs = [ob.remote(note).options(max_retries=0).remote(i) for i in range(80)]
-    ob.wait(refs, num_returns=12)
-    print("running", flush=True)
-    print(ob.get(refs) == list(range(80)), len({name.partition(".")[2] for name in os.listdir(notes)}))
-    """
-    running, notes = program(own, NOTES + text)
+    running, notes = program(own, once_each(80, 12))
     assert await_line(running) == "running"
     with Cuts(own, *others):
         wait(SHORT_SECONDS)
@@ -196,13 +199,7 @@ def test_program_behind_a_cut_goes_on_through_another_node(site: Site, program: 
     first, _ = site.join("--num-cpus", "1")
     second, _ = site.join("--num-cpus", "1")
     home = site.network.machine()
-    text = """
-    refs = [ob.remote(note).options(max_retries=0).remote(i) for i in range(40)]
-    ob.wait(refs, num_returns=8)
-    print("running", flush=True)
-    print(ob.get(refs) == list(range(40)), len({name.partition(".")[2] for name in os.listdir(notes)}))
-    """
-    running, notes = program(home, NOTES + text)
+    running, notes = program(home, once_each(40, 8))
     assert await_line(running) == "running"
     gateway = next(m for m in (first, second) if m.address in home.connections())
     home.lose_what_comes_from(gateway)

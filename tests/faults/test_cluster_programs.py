@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from tests.faults.conftest import eventually
-from tests.integration.clusters import Commands, await_end, commands, is_alive
-from tests.integration.test_cluster_tasks import apart, await_line, finish, join, program
+from tests.integration.clusters import Commands, apart, await_end, await_line, commands, finish, is_alive, join, program
 
 __all__ = ["apart", "commands", "eventually", "join", "program"]
 
@@ -350,5 +349,5 @@ def test_node_offers_the_cpus_that_it_may_use(commands: Commands) -> None:
         printed = commands.run("start", "--head", "--port", "0", "--detach")
     finally:
         os.sched_setaffinity(0, allowed)
-    assert "with 1 slots" in printed
+    assert "with 1 slot " in printed
     commands.run("stop")

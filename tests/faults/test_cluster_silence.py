@@ -15,8 +15,17 @@ import pytest
 
 from tests.faults.conftest import eventually
 from tests.faults.middleman import Middleman
-from tests.integration.clusters import LOSS_SECONDS, Commands, await_end, commands
-from tests.integration.test_cluster_tasks import apart, await_line, finish, join, program
+from tests.integration.clusters import (
+    LOSS_SECONDS,
+    Commands,
+    apart,
+    await_end,
+    await_line,
+    commands,
+    finish,
+    join,
+    program,
+)
 
 __all__ = ["apart", "commands", "eventually", "join", "program"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -264,8 +265,8 @@ with warnings.catch_warnings():
 """)
 
 
-def test_child_that_returns_from_its_task_runs_nothing_further(run_program: Any) -> None:
-    out = run_program("""
+def test_child_that_returns_from_its_task_runs_nothing_further(run_program: Any, tmp_path: Path) -> None:
+    text = """
         import os
         from collections import Counter
         from multiprocessing import Value
@@ -290,5 +291,5 @@ def test_child_that_returns_from_its_task_runs_nothing_further(run_program: Any)
                 jobs = [(n, os.path.abspath("ran.txt")) for n in range(100)]
                 assert pool.map(item, jobs, chunksize=1) == list(range(100))
             print(max(Counter(open("ran.txt")).values()))
-    """)
-    assert out == "1\n"
+    """
+    assert run_program(text, cwd=tmp_path) == "1\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,8 +72,10 @@ def test_child_gets_a_free_lock_even_if_a_start_takes_longer_than_a_fork_waits(r
     assert out == "2\n"
 
 
-def test_callback_comes_after_a_fork_of_another_thread_while_the_main_one_rests(run_program: Any) -> None:
-    out = run_program("""
+def test_callback_comes_after_a_fork_of_another_thread_while_the_main_one_rests(
+    run_program: Any, tmp_path: Path
+) -> None:
+    text = """
         import os, threading, time
         from outboard.multiprocessing import Pool
 
@@ -100,6 +103,5 @@ def test_callback_comes_after_a_fork_of_another_thread_while_the_main_one_rests(
             print(came.wait(10))
             thread.join()
             pool.terminate()
-            os.unlink("go.fifo")
-    """)
-    assert out == "True\n"
+    """
+    assert run_program(text, cwd=tmp_path) == "True\n"

@@ -85,6 +85,7 @@ def check_everything_works() -> None:
         assert pool.map(double, range(100), chunksize=7) == [2 * i for i in range(100)]
 
 
+@pytest.mark.alone
 def test_interrupt_ends_a_wait_at_once(cluster: Any, interrupts: Any) -> None:
     cluster(num_cpus=2)
     pool = Pool(2)
@@ -154,6 +155,7 @@ class Slow:
         return int, ()
 
 
+@pytest.mark.alone
 def test_interrupt_ends_slow_pickling(cluster: Any, interrupts: Any) -> None:
     cluster(num_cpus=1)
     with Pool(1) as pool:

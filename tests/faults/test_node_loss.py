@@ -60,6 +60,7 @@ def test_idle_node_killed(cluster: Any, eventually: Eventually) -> None:
     assert ob.get(ref) == 1  # its bytes were here
 
 
+@pytest.mark.alone
 def test_node_killed_with_tasks_running_and_queued(cluster: Any, eventually: Eventually, tmp_path: Path) -> None:
     cluster(num_cpus=2)
     refs = [ob.remote(start_and_sleep).remote(str(tmp_path)) for _ in range(10)]
@@ -80,6 +81,7 @@ def test_node_killed_with_tasks_running_and_queued(cluster: Any, eventually: Eve
     assert ob.get(ob.remote(same).remote(3), timeout=10) == 3
 
 
+@pytest.mark.alone
 def test_node_killed_during_a_map(cluster: Any, eventually: Eventually) -> None:
     cluster(num_cpus=2)
     pool = Pool(2)

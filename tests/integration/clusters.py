@@ -1,4 +1,4 @@
-"""Clusters that tests start with the commands, as processes of their own."""
+"""Clusters that tests start with the commands, as processes of their own, and programs on them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,28 @@ COMMAND = [sys.executable, "-c", "from outboard.cli.main import main; main()"]
 
 #: Seconds in which a node that was killed, or went silent, must be gone from the status.
 LOSS_SECONDS = 6.0
+
+#: What programs begin with. `where()` is the pid of the node whose worker runs it.
+BEGIN = """
+    import collections, os, sys, threading, time
+    import numpy as np
+    import outboard as ob
+    from outboard.multiprocessing import Pool
+
+    def where():
+        import psutil
+        process = psutil.Process()
+        while process.ppid() > 1 and "outboard-node" not in " ".join(process.cmdline()):
+            process = process.parent()
+        return process.pid
+
+    @ob.remote
+    def place(seconds=0.0):
+        time.sleep(seconds)
+        return where()
+
+    ob.init()
+"""
 
 
 class Commands:
@@ -66,9 +90,9 @@ class Commands:
         head, node = (int(pid) for pid in re.findall(r"\(pid (\d+)", printed))
         return head, node
 
-    def join(self, *arguments: str) -> int:
+    def join(self, *arguments: str, **env: str) -> int:
         """Start one more node detached; return its pid."""
-        printed = self.run("start", "--address", self.address, "--num-cpus", "1", "--detach", *arguments)
+        printed = self.run("start", "--address", self.address, "--num-cpus", "1", "--detach", *arguments, **env)
         return int(re.findall(r"\(pid (\d+)", printed)[0])
 
     @property
@@ -96,6 +120,48 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
         if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
     await_end(*made.pids)
+
+
+@pytest.fixture
+def apart() -> Iterator[str]:
+    """A folder for what is to be taken for another machine; its name is short enough for sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="m") as name:
+        yield name
+
+
+@pytest.fixture
+def join(commands: Commands, apart: str) -> Callable[..., int]:
+    """Start a node as on another machine: programs here find only the head's; return its pid."""
+    return partial(commands.join, TMPDIR=apart, XDG_RUNTIME_DIR=apart)
+
+
+@pytest.fixture
+def program(commands: Commands, start_program: Callable[..., subprocess.Popen[str]], tmp_path: Any) -> Any:
+    """Start a program that joins the test's cluster; `slotless`: it finds no node on its machine."""
+
+    def start(text: str, *arguments: str, slotless: bool = False) -> subprocess.Popen[str]:
+        env = commands.env | {"OUTBOARD_ADDRESS": commands.address}
+        if slotless:
+            elsewhere = tmp_path / "elsewhere"
+            elsewhere.mkdir(exist_ok=True)
+            env |= {"TMPDIR": str(elsewhere), "XDG_RUNTIME_DIR": str(elsewhere)}
+        return start_program(BEGIN + text, *arguments, env=env)
+
+    return start
+
+
+def finish(program: subprocess.Popen[str], within: float = 60.0) -> list[str]:
+    """Wait for a program's end, which must be a good one, and return the lines it printed."""
+    out, err = program.communicate(timeout=within)
+    assert program.returncode == 0, f"{out}\n{err}"
+    return out.splitlines()
+
+
+def await_line(program: subprocess.Popen[str]) -> str:
+    assert program.stdout is not None
+    line = program.stdout.readline()
+    assert line, program.communicate()[1]
+    return line.strip()
 
 
 def is_alive(pid: int) -> bool:

@@ -163,6 +163,7 @@ class TestWaits:
             with pytest.raises((ValueError, TypeError)):
                 ob.wait(wrong)
 
+    @pytest.mark.alone
     def test_waiting_threads_do_not_hold_each_other_up(self) -> None:
         ob.init(num_cpus=2)
         slow = ob.remote(nap).remote(1.0)

@@ -6,94 +6,18 @@ Every program says with each result which node made it; nodes are told apart by 
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.faults.conftest import eventually
-from tests.integration.clusters import Commands, await_end, commands
+from tests.integration.clusters import Commands, apart, await_end, await_line, commands, finish, join, program
 
-__all__ = ["commands", "eventually"]
+__all__ = ["apart", "commands", "eventually", "join", "program"]
 
 pytestmark = [pytest.mark.multihost, pytest.mark.timeout(120)]
-
-#: What programs begin with. `where()` is the pid of the node whose worker runs it.
-BEGIN = """
-    import collections, os, sys, threading, time
-    import numpy as np
-    import outboard as ob
-    from outboard.multiprocessing import Pool
-
-    def where():
-        import psutil
-        process = psutil.Process()
-        while process.ppid() > 1 and "outboard-node" not in " ".join(process.cmdline()):
-            process = process.parent()
-        return process.pid
-
-    @ob.remote
-    def place(seconds=0.0):
-        time.sleep(seconds)
-        return where()
-
-    ob.init()
-"""
-
-
-@pytest.fixture
-def apart() -> Iterator[str]:
-    """A folder for what is to be taken for another machine; its name is short enough for sockets in it."""
-    with tempfile.TemporaryDirectory(prefix="m") as name:
-        yield name
-
-
-@pytest.fixture
-def join(commands: Commands, apart: str) -> Callable[..., int]:
-    """Start a node as on another machine: programs here find only the head's; return its pid."""
-
-    def start(*arguments: str) -> int:
-        printed = commands.run(
-            "start", "--address", commands.address, "--num-cpus", "1", "--detach", *arguments,
-            TMPDIR=apart, XDG_RUNTIME_DIR=apart,
-        )  # fmt: skip
-        return int(re.findall(r"\(pid (\d+)", printed)[0])
-
-    return start
-
-
-@pytest.fixture
-def program(commands: Commands, start_program: Callable[..., subprocess.Popen[str]], tmp_path: Any) -> Any:
-    """Start a program that joins the test's cluster; `slotless`: it finds no node on its machine."""
-
-    def start(text: str, *arguments: str, slotless: bool = False) -> subprocess.Popen[str]:
-        env = commands.env | {"OUTBOARD_ADDRESS": commands.address}
-        if slotless:
-            elsewhere = tmp_path / "elsewhere"
-            elsewhere.mkdir(exist_ok=True)
-            env |= {"TMPDIR": str(elsewhere), "XDG_RUNTIME_DIR": str(elsewhere)}
-        return start_program(BEGIN + text, *arguments, env=env)
-
-    return start
-
-
-def finish(program: subprocess.Popen[str], within: float = 60.0) -> list[str]:
-    """Wait for a program's end, which must be a good one, and return the lines it printed."""
-    out, err = program.communicate(timeout=within)
-    assert program.returncode == 0, f"{out}\n{err}"
-    return out.splitlines()
-
-
-def await_line(program: subprocess.Popen[str]) -> str:
-    assert program.stdout is not None
-    line = program.stdout.readline()
-    assert line, program.communicate()[1]
-    return line.strip()
 
 
 @pytest.mark.parametrize("slotless", [False, True])

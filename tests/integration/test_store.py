@@ -263,6 +263,7 @@ def big(i: int) -> Any:
     return np.full(625_000, float(i))
 
 
+@pytest.mark.alone
 def test_idle_cluster_uses_no_cpu(store: Any) -> None:
     store(50)
     with Pool(2) as pool:
