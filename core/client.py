@@ -26,6 +26,7 @@ from .inbox import Inbox
 from .interrupts import shield
 from .items import ItemSender
 from .outbox import Outbox
+from .pulling import Pulling
 from .reach import HOME, Reach
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
@@ -41,7 +42,7 @@ from .values import Batch, Encoded, Values
 SUBMIT_BATCH = 64
 
 #: Answers that a process may wait for. Each has a lock of its own: a wait for room holds up no other question.
-QUESTIONS = (Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKET, Frame.PULLED)
+QUESTIONS = (Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKET)
 
 #: Seconds after which a thread that waits for its turn to ask looks for interrupts; longer delays Ctrl-C there.
 TURN_SECONDS = 0.05
@@ -70,7 +71,7 @@ class ClientValues(Values):
 
     def __init__(self, client: Client, node: int) -> None:
         super().__init__(client.incarnation, node, lease=client.lease, fetch=client.fetch_segment,
-                         pull=client.pull, take_seq=client.take_seq, hold=client.hold)  # fmt: skip
+                         pull=client.pulling.pull, take_seq=client.take_seq, hold=client.hold)  # fmt: skip
         self._client = client
         self._space = client.lock  # one lock, since either is taken under the other
 
@@ -82,13 +83,17 @@ class ClientValues(Values):
                 self._client.check_open()  # another thread has closed the segments meanwhile
                 raise
 
-    def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool) -> Any:
+    def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool, deadline: float | None) -> Any:
         with shield:
             try:
-                return super()._open(d, writable=writable, pinned=pinned)
+                return super()._open(d, writable=writable, pinned=pinned, deadline=deadline)
             except (OSError, ValueError, KeyError):
                 self._client.check_open()
                 raise
+
+    def is_alone(self) -> bool:
+        """Whether all processes that may be given a value run on this machine."""
+        return not self._client.reach.joined
 
     def own(self, descriptor: pb.Descriptor) -> None:
         """Make a new stored object known to the machine, with one reference. Under the lock."""
@@ -119,6 +124,7 @@ class Client:
         self.reach = Reach(self, welcome)
         self._own_names = (incarnation, HOME, welcome.node)  # what stands for the own node on frames that come
         self.owner = machine.Owner(incarnation, welcome.initial_credit, welcome.node, joined=welcome.joined)
+        self.pulling = Pulling(self)
         self.values: Values = ClientValues(self, welcome.node)
         self.inbox, self.outbox, self.turns = Inbox(self), Outbox(self), Turns(self)
         self.background = Background(link.fileno(), self.turns.serve, self.flush, lambda: self.turns.reading,
@@ -550,10 +556,6 @@ class Client:
             if not self.turns.wait(lambda: reply in self.inbox.replies, deadline):
                 raise errors.GetTimeoutError("the node did not answer in time")
             return self.inbox.replies.pop(reply)
-        except BaseException:
-            with self.lock:
-                self.inbox.abandon(reply)
-            raise
         finally:
             turn.release()
 
@@ -573,7 +575,7 @@ class Client:
             self.flush()  # what the program has let go may be room enough
             return
         reply = self.ask_node(Frame.LEASE, pb.Lease(nbytes=nbytes).SerializeToString(), Frame.LEASE)
-        if reply is not None and not self._give_up_shared():
+        if reply is not None and not self._give_up_shared() and not self.pulling.let_go():
             raise errors.StoreFullError(
                 f"no room for {errors.describe_nbytes(nbytes)}: {errors.describe_nbytes(reply.free_nbytes)} of "
                 f"{errors.describe_nbytes(reply.capacity_nbytes)} are free and nothing that runs will free more. "
@@ -589,22 +591,6 @@ class Client:
         self.ask_node(Frame.MAP, pb.Map(segment=segment).SerializeToString(), Frame.MAP)
         if not self.values.reader.has(segment):
             raise errors.ObjectLostError("the segment that held the object has gone with its node's store")
-
-    def pull(self, d: pb.Descriptor) -> pb.Descriptor:
-        """Have our node get a copy of an object that lies at another one; it is pinned for us.
-
-        Raises:
-            ObjectLostError: no node has it any more; names the object. StoreFullError: our node has no room for it.
-        """
-        reply: pb.Pulled = self.ask_node(Frame.PULL, pb.Pull(object=d).SerializeToString(), Frame.PULLED)
-        if reply.cause == pb.Pulled.NONE:
-            return reply.object
-        if reply.cause == pb.Pulled.FULL:
-            raise errors.StoreFullError(reply.reason, needed_nbytes=d.nbytes)
-        oid = ObjectId(d.owner, d.seq)
-        raise errors.ObjectLostError(
-            f"no copy of object {oid.hex()} is left: {reply.reason}", oid=oid, version=d.version
-        )
 
     # -- forks, see forks.py ------------------------------------------------------------------------------------------
 

@@ -37,7 +37,6 @@ class Inbox:
         self._reach = client.reach
         self.replies: dict[int, Any] = {}
         self._due: Counter[int] = Counter()  # answers that have not come, by their type
-        self._abandoned = 0  # answers to PULL that nobody waits for
         self.lines: deque[Any] = deque()
         self.dropped_kinds: deque[pb.DropKinds] = deque()
         self.words_heard = 0
@@ -194,26 +193,8 @@ class Inbox:
         if self._due[reply] == 0:
             self.replies[reply] = answer
 
-    def abandon(self, reply: int) -> None:
-        """Nobody waits for an answer any more. What was pulled came pinned for us, and is given back."""
-        if reply == Frame.PULLED:
-            self._abandoned = self._due[reply]
-            if (answer := self.replies.pop(reply, None)) is not None:
-                self._give_back(answer)
-
     def _on_pulled(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
-        pulled = pb.Pulled.FromString(body)
-        if self._abandoned:
-            self._abandoned -= 1
-            self._due[Frame.PULLED] -= 1
-            self._give_back(pulled)
-        else:
-            self._answered(Frame.PULLED, pulled)
-
-    def _give_back(self, pulled: pb.Pulled) -> None:
-        """It is pinned for us and will not be opened."""
-        if pulled.cause == pb.Pulled.NONE:
-            self._client.values.give_back_pulled(pulled.object)
+        self._client.pulling.on_pulled(pb.Pulled.FromString(body))
 
     def _on_segment(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         # Taken over here, not by whoever asked: that thread may have been interrupted while it waited.

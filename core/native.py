@@ -21,6 +21,7 @@ from .interrupts import shield
 from .kindkeeper import KindKeeper
 from .nativearray import NativeArray
 from .options import TaskOptions
+from .pulling import Ahead
 from .reach import HOME
 from .refs import ObjectRef, check_refs, describe_value
 from .rpc.codec import Frame
@@ -99,16 +100,21 @@ class NativeEngine:
             missing = sum(entry.value is None for entry in entries)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} objects did not come within {timeout} s")
         self._raise_failure(entries)
-        return [self._value(entry, deadline) for entry in entries]
+        ahead = Ahead(self.client, (entry.value for entry in entries))
+        return [self._value(entry, deadline, ahead, place) for place, entry in enumerate(entries)]
 
     def _get_one(self, ref: ObjectRef, deadline: float | None) -> Any:
         owned = self.client.owner.refs.owned
         entry = owned.get(ref.seq) if ref.owner == self.client.incarnation else None
         if entry is None:
             entry = self._entry(ref)
-        if entry.value is None and not self.client.turns.wait(lambda: entry.value is not None, deadline):
-            raise errors.GetTimeoutError(f"{ref!r} did not come in time")
+        if entry.value is None:
+            self._await_value(entry, deadline)
         return self._value(entry, deadline)
+
+    def _await_value(self, entry: Any, deadline: float | None) -> None:
+        if not self.client.turns.wait(lambda: entry.value is not None, deadline):
+            raise errors.GetTimeoutError("an object did not come in time")
 
     def _entry(self, ref: ObjectRef) -> Any:
         """Find what a reference names; an object of another owner is asked for."""
@@ -132,10 +138,15 @@ class NativeEngine:
                 client.owner.ask(oid)
         return entry
 
-    def _value(self, entry: Any, deadline: float | None) -> Any:
+    def _value(self, entry: Any, deadline: float | None, ahead: Ahead | None = None, place: int = 0) -> Any:
         value = entry.value
         if type(value) is bytes and value[0] == 0x80:
             return self.decode(value)
+        if ahead is not None:
+            ahead.go_on(place)
+        while value is None:  # it was lost with its machine and is made again
+            self._await_value(entry, deadline)
+            value = entry.value
         _raise_if_failed(value)
         return self.decode(value, writable=_is_writable(entry), deadline=deadline)
 
@@ -150,7 +161,7 @@ class NativeEngine:
             GetTimeoutError: the deadline has passed.
         """
         try:
-            return self.client.values.decode(value, writable=writable)
+            return self.client.values.decode(value, writable=writable, deadline=deadline)
         except errors.ObjectLostError as error:
             again = self._make_again(value, error, deadline)
             return self.decode(again, writable=writable, deadline=deadline)
@@ -173,11 +184,12 @@ class NativeEngine:
             client.owner.rebuild(oid, error.version)
             if entry.value == value:
                 raise error
-        if not client.turns.wait(lambda: entry.value is not None, deadline):
-            raise errors.GetTimeoutError("a value that was lost with its machine was not made again in time")
-        _raise_if_failed(entry.value)
-        again: bytes = entry.value
-        return again
+        again: Any = None
+        while again is None:
+            self._await_value(entry, deadline)
+            again = entry.value
+        _raise_if_failed(again)
+        return again  # type: ignore[no-any-return]
 
     def _raise_failure(self, entries: list[Any]) -> None:
         for entry in entries:
@@ -241,13 +253,16 @@ class NativeEngine:
     def _call_back(self, callback: Callable[[Completion], None], value: Any, writable: bool) -> None:
         callback(self._completion(0, value, writable))
 
-    def _completion(self, index: int, value: Any, writable: bool = False) -> Completion:
+    def _completion(self, index: int, value: Any, writable: bool = False,
+                    deadline: float | None = None) -> Completion:  # fmt: skip
         try:
             error = as_exception(value)
             if error is not None:
                 return Completion(index, False, error)
-            return Completion(index, True, self.decode(value, writable=writable))
+            return Completion(index, True, self.decode(value, writable=writable, deadline=deadline))
         except Exception as error:
+            if deadline is not None and isinstance(error, errors.GetTimeoutError):
+                raise
             return Completion(index, False, error)
 
     # -- tasks --------------------------------------------------------------------------------------------------------
@@ -268,7 +283,7 @@ class NativeEngine:
                     break
         try:
             kind = self._find_kind(function, options, binding, writable=binding is not None)
-            encoded = client.values.encode_call((tuple(args), dict(kwargs)), len(inputs))
+            encoded = client.values.encode_call((tuple(args), dict(kwargs)), len(inputs), are_arguments=True)
         except errors.OutboardError:
             raise
         except Exception as error:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import errors
 from .engine import Completion
 from .interrupts import shield
+from .pulling import Ahead
 from .rpc.protos import outboard_pb2 as pb
 
 if TYPE_CHECKING:
     from .native import NativeEngine
     from .scheduler.arrays import Array
+
+#: A deadline that has passed: only what is here counts.
+NOW = 0.0
+
+#: How the value bytes begin of a result that is no plain pickle.
+STORED = b"\x0a"
 
 
 class NativeArray:
@@ -91,13 +99,13 @@ class NativeArray:
     def take(self, timeout: float | None = None) -> list[Completion]:
         """See `TaskArray.take`."""
         record = self._record
+        deadline = None if timeout is None else time.monotonic() + timeout
         if not record.completions:
             if record.finished == record.count:
                 return []
-            deadline = None if timeout is None else time.monotonic() + timeout
             if not self._engine.client.turns.wait(lambda: bool(record.completions), deadline):
                 raise errors.GetTimeoutError(f"no item finished within {timeout} s")
-        return self.take_nowait()
+        return self._take(deadline)
 
     def wait_finished(self, count: int) -> None:
         """See `TaskArray.wait_finished`."""
@@ -106,33 +114,91 @@ class NativeArray:
 
     def take_nowait(self) -> list[Completion]:
         """See `TaskArray.take_nowait`."""
+        try:
+            return self._take(NOW)
+        except errors.GetTimeoutError:
+            return []
+
+    def _take(self, deadline: float | None) -> list[Completion]:
+        """Take what is here; if all that has finished lies at other nodes, wait for the first of it.
+
+        Raises:
+            GetTimeoutError: nothing came until the deadline.
+        """
+        completions = self._record.completions
+        while True:
+            taken: list[Completion] = []
+            left: deque[tuple[int, bytes]] = deque()
+            try:
+                self._take_here(taken, left)
+                if not taken and left:
+                    found = self._take_large(*left[0], deadline)
+                    if found is None and not completions:  # nothing else would make room
+                        found = self._take_large(*left[0], deadline, is_last=True)
+                    if found is not None:
+                        left.popleft()
+                        taken.append(found)
+            finally:
+                completions.extendleft((index, 1, [value]) for index, value in reversed(left))
+            if taken or not completions:
+                return taken
+
+    def _take_here(self, taken: list[Completion], left: deque[tuple[int, bytes]]) -> None:
+        """Take all that can be had at once; what must be waited for, or has no room now, is left."""
         record, engine = self._record, self._engine
-        completions: list[Completion] = []
         decode = engine.decode
+        ahead: Ahead | None = None
+        place = 0
         while record.completions:
             try:
                 first, count, values = record.completions.popleft()
             except IndexError:
                 break  # another thread took it
-            if isinstance(values, list):
-                self.taken_nbytes += sum(map(len, values))
-                for index, value in enumerate(values, first):
-                    self._items[index] = None
-                    if value[0] == 0x80:
-                        try:
-                            completions.append(Completion(index, True, decode(value)))
-                        except Exception as error:
-                            completions.append(Completion(index, False, error))
-                    else:
-                        completions.append(self._take_large(index, value))
-            else:
+            if not isinstance(values, list):
                 for index in range(first, first + count):
                     self._items[index] = None
-                    completions.append(engine._completion(index, values))
-        return completions
+                    taken.append(engine._completion(index, values))
+                continue
+            for index, value in enumerate(values, first):
+                if value[0] == 0x80:
+                    self._items[index] = None
+                    self.taken_nbytes += len(value)
+                    try:
+                        taken.append(Completion(index, True, decode(value)))
+                    except Exception as error:
+                        taken.append(Completion(index, False, error))
+                    continue
+                at = place + index - first
+                if ahead is None:
+                    ahead = Ahead(engine.client, self._following(values[index - first :]), at)
+                ahead.go_on(at)
+                found = self._take_large_now(index, value)
+                if found is None:
+                    left.append((index, value))
+                else:
+                    taken.append(found)
+            place += len(values)
 
-    def _take_large(self, index: int, value: bytes) -> Completion:
-        completion = self._engine._completion(index, value, self._writable)
+    def _following(self, values: list[bytes]) -> Iterator[bytes]:
+        yield from values
+        for _, _, more in list(self._record.completions):
+            if isinstance(more, list):
+                yield from more
+
+    def _take_large_now(self, index: int, value: bytes) -> Completion | None:
+        try:
+            return self._take_large(index, value, NOW)
+        except errors.GetTimeoutError:
+            return None
+
+    def _take_large(self, index: int, value: bytes, deadline: float | None, *,
+                    is_last: bool = False) -> Completion | None:  # fmt: skip
+        """Take a result that may lie at another node; None, unless it `is_last`: there is no room for it here now."""
+        completion = self._engine._completion(index, value, self._writable, deadline)
+        if not is_last and value[:1] == STORED and isinstance(completion.value, errors.StoreFullError):
+            return None
+        self._items[index] = None
+        self.taken_nbytes += len(value)
         client = self._engine.client
         with shield, client.lock:
             extra = self._record.extras.pop(index, None)
@@ -159,6 +225,6 @@ class NativeArray:
     def deliver(self) -> None:
         """Give what is there to the callback; in the callback thread."""
         with self._delivering:
-            completions = self.take_nowait()
+            completions = self._take(None)
             if completions and self.callback is not None:
                 self.callback(completions)

@@ -67,6 +67,7 @@ class Outbox:
             elif kind_of is machine.SendItems:
                 deferred.append(self._client.begin_items(command))
             elif kind_of is notices.Free:
+                self._client.pulling.on_ended(*command)
                 if not self._client.values.free(command.oid):
                     freed.append(command)
             elif kind_of is machine.Settled:
@@ -116,6 +117,7 @@ class Outbox:
                 if self._client.owner.refs.find(oid) is None:  # else it has passed into our ownership
                     self._reach.travelled.discard(oid)
                 self._tell_owner(Frame.RELEASE, oid, times)
+                self._client.pulling.on_ended(oid, version)
                 if version is not None:
                     self._client.unpin([(oid, version)])
             case notices.PassOn(oid):
@@ -125,6 +127,7 @@ class Outbox:
                     self.pack(adopt, parcel)
                     self._client.send(Frame.ADOPT, adopt.SerializeToString(), parcel.receiver)
             case notices.Unpin(oid, version):
+                self._client.pulling.on_ended(oid, version)
                 self._client.unpin([(oid, version)])
             case _:
                 raise errors.InternalError(f"unknown command {command!r}")

@@ -20,7 +20,7 @@ from .ids import ObjectId
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.allocator import Allocator, Extent
 from .sharing import Place, SharedArguments, memory_owner
-from .store import memory, serialize
+from .store import memmaps, memory, serialize
 from .store.extent import extent_nbytes
 from .store.segments import SegmentReader, SegmentWriter
 
@@ -80,13 +80,13 @@ class Ended(NamedTuple):
 class Values:
     """The objects of one process.
 
-    `lease(nbytes)`, `fetch(segment)` and `pull(descriptor)` ask the node and wait; they raise `StoreFullError` or
-    `ObjectLostError`. `pull` returns the descriptor of a copy at this node, which is pinned for us. `take_seq()`
-    reserves a number for a new object; `hold(oid) -> bool` counts a reference if the object still lives.
+    `lease(nbytes)`, `fetch(segment)` and `pull(descriptor, deadline)` ask the node and wait; they raise
+    `StoreFullError` or `ObjectLostError`. `pull` returns the descriptor of a copy at this node, which is pinned for us.
+    `take_seq()` reserves a number for a new object; `hold(oid) -> bool` counts a reference if the object still lives.
     """
 
     def __init__(self, incarnation: int, node: int, *, lease: Callable[[int], None],
-                 fetch: Callable[[int], None], pull: Callable[[pb.Descriptor], pb.Descriptor],
+                 fetch: Callable[[int], None], pull: Callable[[pb.Descriptor, float | None], pb.Descriptor],
                  take_seq: Callable[[], int], hold: Callable[[ObjectId], bool]) -> None:  # fmt: skip
         self.incarnation = incarnation
         self.node = node
@@ -126,15 +126,21 @@ class Values:
         return Encoded(_outcome(pb.Parcel(stored=descriptor, refs=_refs(refs))), (descriptor,), refs, total)
 
     def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None,
-                    shared: SharedArguments | None = None) -> Encoded:  # fmt: skip
+                    shared: SharedArguments | None = None, are_arguments: bool = False) -> Encoded:  # fmt: skip
         """Encode the arguments of a task; each large buffer is an object of its own, stored once while in use.
 
         A buffer that is in `batch` or `shared` already needs no comparison with what was stored; the others are added.
+        Memmaps may travel by the names of their files if it `are_arguments` of one task, whose content is theirs now.
         """
-        small = serialize.dumps_small(call) if not inputs else None
+        has_memmap = are_arguments and memmaps.lies_in(call)
+        small = serialize.dumps_small(call) if not (inputs or has_memmap) else None
         if small is not None and len(small) <= INLINE_MAX:
             return Encoded(small)
-        pickled = serialize.Pickled(small, [], []) if small is not None else serialize.dumps(call)
+        if small is not None:
+            pickled = serialize.Pickled(small, [], [])
+        else:
+            reducers = memmaps.reducers(readonly_by_file=self.is_alone()) if are_arguments else None
+            pickled = serialize.dumps(call, reducers=reducers, reduces=has_memmap)
         refs = tuple(pickled.refs)
         if len(pickled.stream) > INLINE_MAX:
             oid = ObjectId(self.incarnation, self._take_seq())
@@ -208,6 +214,10 @@ class Values:
             return stored
         self.release_hold(oid)
         return None
+
+    def is_alone(self) -> bool:
+        """Overridden by the client: whether all processes that may be given a value run on this machine."""
+        return False
 
     def own(self, descriptor: pb.Descriptor) -> None:
         """Overridden by the client: make a new stored object known, with one reference."""
@@ -301,11 +311,15 @@ class Values:
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
-    def decode(self, body: bytes, *, writable: bool = False, pinned: bool = False) -> Any:
-        """Rebuild a value from value bytes that are no error; its views keep the extent (see `collect`)."""
+    def decode(self, body: bytes, *, writable: bool = False, pinned: bool = False,
+               deadline: float | None = None) -> Any:  # fmt: skip
+        """Rebuild a value from value bytes that are no error; its views keep the extent (see `collect`).
+
+        What lies at another node is waited for until the deadline.
+        """
         if body[0] == 0x80:
             return pickle.loads(body)
-        return self.open_parcel(pb.Outcome.FromString(body).value, writable=writable, pinned=pinned)
+        return self.open_parcel(pb.Outcome.FromString(body).value, writable=writable, pinned=pinned, deadline=deadline)
 
     def decode_call(self, body: bytes, *, writable: bool) -> tuple[Any, list[bytes]]:
         """Rebuild a task's arguments: (value, value bytes of its inputs). Extents are pinned by the node."""
@@ -314,15 +328,15 @@ class Values:
         parcel = pb.Parcel.FromString(body)
         return self.open_parcel(parcel, writable=writable, pinned=True), list(parcel.inputs)
 
-    def open_parcel(self, parcel: pb.Parcel, *, writable: bool, pinned: bool) -> Any:
+    def open_parcel(self, parcel: pb.Parcel, *, writable: bool, pinned: bool, deadline: float | None = None) -> Any:
         """Rebuild a value from its parcel."""
         if parcel.HasField("stored"):
-            stream, buffers = self._open(parcel.stored, writable=writable, pinned=pinned)
+            stream, buffers = self._open(parcel.stored, writable=writable, pinned=pinned, deadline=deadline)
             return serialize.loads(stream, buffers)
         buffers = []
         for buffer in parcel.buffers:
             if buffer.HasField("stored"):
-                opened = self._open(buffer.stored, writable=writable, pinned=pinned)[1][0]
+                opened = self._open(buffer.stored, writable=writable, pinned=pinned, deadline=deadline)[1][0]
                 buffers.append(opened.toreadonly() if buffer.readonly else opened)
             else:
                 buffers.append(
@@ -330,10 +344,11 @@ class Values:
                 )
         return serialize.loads(parcel.stream, buffers)
 
-    def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool) -> tuple[memoryview, list[memoryview]]:
+    def _open(self, d: pb.Descriptor, *, writable: bool, pinned: bool,
+              deadline: float | None) -> tuple[memoryview, list[memoryview]]:  # fmt: skip
         is_pulled = d.node != self.node
         if is_pulled:
-            d = self._pull(d)
+            d = self._pull(d, deadline)
         try:
             if not self.reader.has(d.segment):
                 self._fetch(d.segment)

@@ -315,7 +315,8 @@ class Pool(_StandardPool):  # type: ignore[misc]
         if buffersize is not None and buffersize < 1:
             raise ValueError(f"buffersize must be 1 or more, not {buffersize}")
         if self._store_nbytes is None:
-            self._store_nbytes = sum(node.get("store_nbytes", 0) for node in self._engine.nodes())
+            # Wherever they are made, results gather at one node in the end, or may all be made at one.
+            self._store_nbytes = min((node.get("store_nbytes", 0) for node in self._engine.nodes()), default=0)
         on_end = call_weakly(self._feed_ended)
         feed = Feed(iterable, chunksize, self._processes, buffersize, self._store_nbytes, on_end)
         array = self._open_array(func, chunksize)

@@ -15,7 +15,7 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 from outboard.engine import Completion, TaskArray
-from outboard.errors import GetTimeoutError
+from outboard.errors import GetTimeoutError, RemoteTraceback
 
 from .faults import describe_call, describe_item, run_callback, translated
 
@@ -123,11 +123,9 @@ class ApplyResult:
         except KeyboardInterrupt:
             raise
         except GetTimeoutError as error:
-            # It may also be what the task itself raised.
-            if not pool._engine.wait([ref], timeout=0)[0]:
+            # It may also be what the task itself raised: that has a cause.
+            if timeout is not None and not isinstance(error.__cause__, RemoteTraceback):
                 return False
-            if timeout is not None:
-                return self._collect(None)
             self._settle(False, translated(error, self._name_call))
         except BaseException as error:
             self._settle(False, translated(error, self._name_call))

@@ -9,6 +9,7 @@ Collections and their invariants:
 
 - ``_pulls``: every pull by object. Those with room that do not move lie in exactly one of ``_due`` and ``_ahead``.
 - ``_moving``: how many have a transfer; their ``source`` is set.
+- ``_doubted``: nodes that were given up and not heard of since: one attempt shows whether they can be reached again.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ class Pulls:
         self._pulls: dict[Key, _Pull] = {}
         self._due: dict[Key, None] = {}
         self._ahead: dict[Key, None] = {}
+        self._doubted: set[int] = set()
         self._moving = 0
 
     def __repr__(self) -> str:
@@ -194,12 +196,15 @@ class Pulls:
             self._refuse(key, pull, Cause.LOST, pull.failure)
             return
         source = pull.source = pull.sources.popleft()
-        pull.attempts[source] += 1
-        self.commands.append(Fetch(key, source, PAUSES[pull.attempts[source] - 1]))
+        earlier = pull.attempts[source]
+        pull.attempts[source] = MOST_ATTEMPTS if source in self._doubted else earlier + 1
+        self.commands.append(Fetch(key, source, PAUSES[earlier]))
 
     def on_arrived(self, key: Key) -> None:
         """All bytes are there."""
         pull = self._pulls[key]
+        if pull.source is not None:
+            self._doubted.discard(pull.source)
         waiters, pull.waiters = pull.waiters, []
         self.commands.append(Keep(key, pull.root))
         self.commands += [Give(key, waiter) for waiter in waiters]
@@ -209,8 +214,11 @@ class Pulls:
         """The transfer under way has ended early. `is_final`: there is no point in asking that source again."""
         pull = self._pulls[key]
         source, pull.source, pull.failure = pull.source, None, reason
-        if source is not None and not is_final and pull.attempts[source] < MOST_ATTEMPTS:
-            pull.sources.append(source)
+        if source is not None and not is_final:
+            if pull.attempts[source] < MOST_ATTEMPTS:
+                pull.sources.append(source)
+            else:
+                self._doubted.add(source)
         self._try_next(key, pull)
 
     def on_progress(self, key: Key) -> None:
@@ -218,11 +226,13 @@ class Pulls:
         pull = self._pulls[key]
         if pull.source is not None:
             pull.attempts[pull.source] = 1
+            self._doubted.discard(pull.source)
 
     def on_sent_on(self, key: Key, nodes: tuple[int, ...]) -> None:
         """The source under way is busy and names others; if all of them fail it is asked again."""
         pull = self._pulls[key]
         assert pull.source is not None
+        self._doubted.discard(pull.source)
         pull.attempts[pull.source] -= 1  # it did not fail
         pull.sources.appendleft(pull.source)
         new = [node for node in nodes if node not in pull.known and node != self.node]
@@ -234,6 +244,7 @@ class Pulls:
     def on_source_gone(self, node: int) -> None:
         """A node has ended, or nobody can reach it any more."""
         reason = "the node that had it has gone"
+        self._doubted.discard(node)
         for pull in self._pulls.values():
             if node in pull.sources:
                 pull.sources.remove(node)

@@ -41,13 +41,8 @@ class Calls:
         inbox = self._process.client.inbox
         inbox.expect(reply)
         self._process.link.send(request, body)
-        try:
-            yield from self._process.wait(lambda: reply in inbox.replies)
-            return inbox.replies.pop(reply)
-        except BaseException:
-            if self._process.alive:
-                inbox.abandon(reply)
-            raise
+        yield from self._process.wait(lambda: reply in inbox.replies)
+        return inbox.replies.pop(reply)
 
     def bring(self, *bodies: bytes, is_call: bool = False) -> Program:
         """Have the node get copies of all that values name at other nodes, as `Client.pull` when they are opened.
@@ -59,7 +54,7 @@ class Calls:
             for d in _descriptors(body, is_call):
                 if d.node == values.node:
                     continue
-                pulled = yield from self.ask_node(Frame.PULL, pb.Pull(object=d).SerializeToString(), Frame.PULLED)
+                pulled = yield from self._pull(d)
                 oid = ObjectId(d.owner, d.seq)
                 if pulled.cause == pb.Pulled.NONE:
                     values.pulled.setdefault((*oid, d.version), []).append(pulled.object)
@@ -69,6 +64,24 @@ class Calls:
                     self._process.world.is_faulty = True
                     raise StoreFullError(pulled.reason)
                 raise ObjectLostError(f"no copy of {oid} is left", oid=oid, version=d.version)
+
+    def _pull(self, d: pb.Descriptor) -> Program:
+        """As `Pulling.pull`; returns the answer."""
+        process, pulling = self._process, self._process.client.pulling
+        while True:
+            asked = pulling.ask(d)
+            asked.waiters += 1
+            try:
+                yield from process.wait(lambda asked=asked: asked.answer is not None)  # type: ignore[misc]
+            except BaseException:
+                asked.waiters -= 1
+                if process.alive:
+                    pulling.give_up(d)
+                raise
+            asked.waiters -= 1
+            answer = pulling.take(asked)
+            if answer is not None:
+                return answer
 
     def give_back_brought(self) -> None:
         """Give back the pins of copies that will not be opened."""

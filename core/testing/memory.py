@@ -173,7 +173,7 @@ class SimValues(ClientValues):
             self._allocator.free(extent.segment, extent.offset)
         return extent is not None
 
-    def _take_pulled(self, d: pb.Descriptor) -> pb.Descriptor:
+    def _take_pulled(self, d: pb.Descriptor, deadline: float | None) -> pb.Descriptor:
         """The copy that was asked for before the value is opened; see `Calls.bring`."""
         return self.pulled[d.owner, d.seq, d.version].pop()
 
@@ -210,7 +210,7 @@ class SimValues(ClientValues):
         return Encoded(parcel.SerializeToString(), buffers, refs, sum(d.nbytes for d in buffers))
 
     def encode_call(self, call: Any, inputs: int = 0, batch: Batch | None = None,
-                    shared: SharedArguments | None = None) -> Encoded:  # fmt: skip
+                    shared: SharedArguments | None = None, are_arguments: bool = False) -> Encoded:  # fmt: skip
         """Encode an item of an array; it is (value, references) here."""
         value, refs = call
         return self.encode_arguments(value, refs, ())

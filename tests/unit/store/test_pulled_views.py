@@ -38,7 +38,7 @@ class Store:
         self.is_lost = self.has_segment_gone = False
         self.values = PulledValues(self)
 
-    def pull(self, d: pb.Descriptor) -> pb.Descriptor:
+    def pull(self, d: pb.Descriptor, deadline: float | None) -> pb.Descriptor:
         if self.is_lost:
             raise ObjectLostError("no copy", oid=OID, version=d.version)
         self.pulled.append(d)
