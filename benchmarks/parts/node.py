@@ -44,9 +44,9 @@ class Rig:
         boot = Boot(theirs, None, "", theirs, self.board, 0, control)
         self.node = Node(StillLoop(), boot, {"num_cpus": 2, "num_gpus": 0, "store_memory": 0.1}, print)
         self.links: list[LoopLink] = []
-        node_module.LoopLink = self._made  # type: ignore[assignment,misc]
+        node_module.LoopLink = self._made  # type: ignore[assignment,misc]  # a maker in the place of a class
         self.node.greet(theirs)
-        node_module.LoopLink = LoopLink  # type: ignore[misc]
+        node_module.LoopLink = LoopLink  # type: ignore[misc]  # the class again
         self.client = BlockingLink(ours)
         python = "{}.{}".format(*__import__("sys").version_info[:2])
         hello = pb.Hello(protocol=PROTOCOL, python=python, incarnation=INCARNATION)

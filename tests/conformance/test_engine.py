@@ -127,7 +127,7 @@ def test_put_and_get(engine: Engine) -> None:
         engine.put(refs[0])
     for wrong in (tuple(refs), 5, [1, refs[0]], [refs[0], None]):
         with pytest.raises(TypeError, match=r"get\(\) takes .*ObjectRef.* (tuple \(Obj|int 5|int 1|NoneType None)"):
-            engine.get(wrong)  # type: ignore[call-overload]
+            engine.get(wrong)  # type: ignore[call-overload]  # wrong on purpose
 
 
 def test_submit_gives_as_many_references_as_results(engine: Engine) -> None:
@@ -182,7 +182,7 @@ def test_wait_keeps_the_order_and_checks_its_arguments(engine: Engine) -> None:
     assert engine.wait([], 1) == ([], [])
     for bad in (refs[0], 5, None, [5], [refs[0], "x"]):
         with pytest.raises(TypeError, match=r"wait\(\) takes .*ObjectRef.* (ObjectRef Obj|int 5|NoneType|str 'x')"):
-            engine.wait(bad)  # type: ignore[arg-type]
+            engine.wait(bad)  # type: ignore[arg-type]  # wrong on purpose
     for wrong in ({"num_returns": 0}, {"num_returns": 5}):
         with pytest.raises(ValueError):
             engine.wait(refs, **wrong)

@@ -86,9 +86,10 @@ def quiet_node(handlers: dict[int, Any]) -> Any:
     """Make the part of a node that handles frames."""
     node = object.__new__(nodes.Node)
     node.handlers, node.tree, node.peering, node.seeker = handlers, None, None, None
-    node.settled, node.killed, node.peers = [], [], {}  # type: ignore[attr-defined]
-    node.settle = lambda: node.settled.append(1)  # type: ignore[attr-defined, method-assign]
-    node.workforce = SimpleNamespace(kill=node.killed.append, forget_bindings=lambda client: None)  # type: ignore[attr-defined, assignment]
+    node.settled, node.killed, node.peers = [], [], {}  # type: ignore[attr-defined]  # of the test
+    node.settle = lambda: node.settled.append(1)  # type: ignore[attr-defined, method-assign]  # counts
+    workforce = SimpleNamespace(kill=node.killed.append, forget_bindings=lambda client: None)
+    node.workforce = workforce  # type: ignore[assignment]  # a fake
     return node
 
 
@@ -147,9 +148,9 @@ def test_node_without_descriptors_does_not_spin_on_its_listener(monkeypatch: pyt
 def test_cancel_reaches_a_worker_by_its_place_and_never_by_a_process_id(monkeypatch: pytest.MonkeyPatch) -> None:
     signals: list[tuple[int, int]] = []
     force = object.__new__(Workforce)
-    force.template = SimpleNamespace(signal=lambda *what: signals.append(what))  # type: ignore[assignment]
+    force.template = SimpleNamespace(signal=lambda *what: signals.append(what))  # type: ignore[assignment]  # a fake
     slot = SimpleNamespace(running=lambda: (7, 0, 3), request_cancel=lambda *task: None)
-    force.hands = {2: SimpleNamespace(slot=slot, pid=1, place=5)}  # type: ignore[dict-item]
+    force.hands = {2: SimpleNamespace(slot=slot, pid=1, place=5)}  # type: ignore[dict-item]  # a fake
     monkeypatch.setattr(os, "kill", raises)
     force._signal_cancel(SignalCancel(2, 7, [Span(0, 1, 5, 1)]))
     assert signals == [(5, CANCEL_SIGNAL)]

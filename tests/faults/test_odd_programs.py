@@ -97,7 +97,7 @@ def test_interrupt_between_dealing_items_out_and_sending_them_loses_none(
     cluster(num_cpus=2)
     with Pool(2) as pool:
         assert pool.map(abs, range(10), chunksize=1) == list(range(10))
-        client = engine.current().client  # type: ignore[attr-defined]
+        client = engine.current().client  # type: ignore[attr-defined]  # the native one
         pump = client.pump
 
         def interrupted() -> Any:
@@ -118,7 +118,7 @@ def test_thread_that_was_torn_out_of_sending_sends_again(cluster: Callable[..., 
     cluster(num_cpus=2)
     with Pool(2) as pool:
         pool.map(abs, range(10), chunksize=1)
-        client = engine.current().client  # type: ignore[attr-defined]
+        client = engine.current().client  # type: ignore[attr-defined]  # the native one
         client._engaged.add(threading.get_ident())  # as a handler leaves it that raises between two steps
         assert pool.map_async(abs, range(300), chunksize=1).get(20) == list(range(300))
         assert not client._engaged

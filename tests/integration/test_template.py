@@ -66,7 +66,7 @@ class Node:
         self.forked[worker] = (pid, error)
 
     def on_exited(self, worker: int, *how: int) -> None:
-        self.exited[worker] = how  # type: ignore[assignment]
+        self.exited[worker] = how  # type: ignore[assignment]  # two numbers
 
     def on_lost(self) -> None:
         self.lost += 1

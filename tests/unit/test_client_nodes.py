@@ -45,7 +45,7 @@ class Rig:
         self.node = BlockingLink(theirs)
         welcome = pb.Welcome(node=HOME, initial_credit=credit, slots=slots, joined=joined, totals={"CPU": slots * CPU})
         self.client = Client(BlockingLink(ours), ME, welcome)
-        self.client.background.start = lambda: None  # type: ignore[method-assign]
+        self.client.background.start = lambda: None  # type: ignore[method-assign]  # no thread
         self.engine = NativeEngine(self.client)
         self.engine._slots_elsewhere = lambda: 0  # type: ignore[method-assign]  # nobody would answer
 

@@ -92,7 +92,7 @@ class World:
     async def join(self, **said: Any) -> FakeLink:
         link = FakeLink(**said)
         async with asyncio.timeout(10):
-            await self.head.on_node(link)  # type: ignore[arg-type]
+            await self.head.on_node(link)  # type: ignore[arg-type]  # a fake
         return link
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -173,7 +173,7 @@ def test_newer_stream_replaces_the_older_one(play: Callable[..., None]) -> None:
     async def scenario(world: World) -> None:
         world.may_write.clear()
         first = FakeLink()
-        waiting = asyncio.ensure_future(world.head.on_node(first))  # type: ignore[arg-type]
+        waiting = asyncio.ensure_future(world.head.on_node(first))  # type: ignore[arg-type]  # a fake
         await world.until(lambda: world.head._registering)
         joining = asyncio.ensure_future(world.join(is_return=True))
         with pytest.raises(ProtocolError, match="over another stream"):
@@ -191,7 +191,7 @@ def test_newer_stream_replaces_the_older_one(play: Callable[..., None]) -> None:
 def test_node_that_hangs_up_while_it_registers_is_forgotten(play: Callable[..., None]) -> None:
     async def scenario(world: World) -> None:
         world.may_write.clear()
-        waiting = asyncio.ensure_future(world.head.on_node(FakeLink()))  # type: ignore[arg-type]
+        waiting = asyncio.ensure_future(world.head.on_node(FakeLink()))  # type: ignore[arg-type]  # a fake
         await world.until(lambda: world.head._registering)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -340,7 +340,7 @@ def test_second_signal_cuts_a_stop_short(play: Callable[..., None]) -> None:
         assert await world.head.ended == "SIGTERM"
         link.report(drained=pb.Drained())
         stopping.cancel()
-        world.head._stopping.cancel()  # type: ignore[union-attr]
+        world.head._stopping.cancel()  # type: ignore[union-attr]  # it is stopping
         await asyncio.wait([stopping])
 
     play(scenario)
@@ -359,7 +359,7 @@ def test_stop_does_not_wait_for_ever(play: Callable[..., None], monkeypatch: pyt
 
 def test_head_gives_way_to_a_later_one(play: Callable[..., None]) -> None:
     async def scenario(world: World) -> None:
-        waiting = asyncio.ensure_future(world.head.on_node(FakeLink(epoch=7)))  # type: ignore[arg-type]
+        waiting = asyncio.ensure_future(world.head.on_node(FakeLink(epoch=7)))  # type: ignore[arg-type]  # a fake
         assert "higher epoch 7" in await asyncio.wait_for(asyncio.shield(world.head.ended), 10)
         assert world.written[-1].epoch == 7 and not world.head.is_stopped
         waiting.cancel()

@@ -35,7 +35,7 @@ def raise_key_error(x: object) -> None:
 
 
 def leave(code: object) -> None:
-    sys.exit(code)  # type: ignore[arg-type]
+    sys.exit(code)  # type: ignore[arg-type]  # any object will do
 
 
 def unpicklable(_: object) -> Any:
@@ -199,8 +199,8 @@ class InterruptedEngine(InlineEngine):
         def interrupted(timeout: float | None = None) -> Any:
             raise KeyboardInterrupt
 
-        array.take = interrupted  # type: ignore[method-assign]
-        array.cancel = lambda **kwargs: self.cancelled.append(kwargs)  # type: ignore[method-assign]
+        array.take = interrupted  # type: ignore[method-assign]  # a fault
+        array.cancel = lambda **kwargs: self.cancelled.append(kwargs)  # type: ignore[method-assign]  # a spy
         return array
 
 

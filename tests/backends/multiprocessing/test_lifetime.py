@@ -150,7 +150,7 @@ def test_pool_whose_constructor_failed_dies_in_silence() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(TypeError):
-            Pool(unknown=1)  # type: ignore[call-arg]
+            Pool(unknown=1)  # type: ignore[call-arg]  # wrong on purpose
         gc.collect()
 
 

@@ -77,7 +77,7 @@ def test_unfinished_line_comes_after_a_while(pipe: Pipe, monkeypatch: pytest.Mon
 
 def test_line_that_began_later_has_its_own_while(pipe: Pipe) -> None:
     due: list[Any] = []
-    pipe.loop.call_later = lambda delay, callback, *args: due.append((callback, args))  # type: ignore[assignment]
+    pipe.loop.call_later = lambda delay, callback, *args: due.append((callback, args))  # type: ignore[assignment]  # a fake
     pipe.write(b"on")
     pipe.reader.drain()
     pipe.write(b"e\ntwo")

@@ -241,7 +241,7 @@ def test_listener_lies_in_a_folder_of_its_own(tmp_path: Any) -> None:
 def test_stranger_is_refused_on_both_sides(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "s" / "node.sock")
     with listen(path) as listener, connect(path) as ours:
-        monkeypatch.setattr(sockets.os, "geteuid", lambda: 12345)  # type: ignore[attr-defined]
+        monkeypatch.setattr(sockets.os, "geteuid", lambda: 12345)  # type: ignore[attr-defined]  # the one that it imported
         with pytest.raises(PermissionError, match="not to 12345"):
             accept(listener)
         with pytest.raises(PermissionError):

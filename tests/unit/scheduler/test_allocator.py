@@ -23,7 +23,7 @@ def test_warm_space_goes_before_fresh_and_the_last_freed_first() -> None:
     allocator.add_segment(1, 20 * PAGE)
     extents = [allocator.allocate(PAGE) for _ in range(6)]
     for index in (0, 4, 2):
-        allocator.free(1, extents[index].offset)  # type: ignore[union-attr]
+        allocator.free(1, extents[index].offset)  # type: ignore[union-attr]  # there is room for all
     assert [allocator.allocate(PAGE) for _ in range(4)] == [
         Extent(1, 2 * PAGE, PAGE, False),
         Extent(1, 4 * PAGE, PAGE, False),
