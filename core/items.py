@@ -66,7 +66,7 @@ class ItemSender:
         encode, calls, nbytes = self.client.values.encode_call, self.calls, 0
         shared = self.client.shared.get(self.array.stream)
         for index in range(self.start, self.end):
-            encoded = encode(items[index], batch=batch, shared=shared)
+            encoded = encode(items[index], batch=batch, shared=shared, are_arguments=True)
             if encoded.objects or encoded.refs:
                 self.encoded[index] = encoded
                 calls.append(encoded.body)

@@ -130,9 +130,9 @@ class Values:
         """Encode the arguments of a task; each large buffer is an object of its own, stored once while in use.
 
         A buffer that is in `batch` or `shared` already needs no comparison with what was stored; the others are added.
-        Memmaps may travel by the names of their files if it `are_arguments` of one task, whose content is theirs now.
+        `are_arguments`: it is for one task and no function, so that memmaps may travel as the names of their files.
         """
-        has_memmap = are_arguments and memmaps.lies_in(call)
+        has_memmap = are_arguments and memmaps.lie_in(call)
         small = serialize.dumps_small(call) if not (inputs or has_memmap) else None
         if small is not None and len(small) <= INLINE_MAX:
             return Encoded(small)

@@ -22,6 +22,9 @@ from ..ids import ObjectId
 BUFFER_MIN = 64 * 1024
 
 
+Reducers = dict[type, Callable[[Any], Any]]
+
+
 class Pickled(NamedTuple):
     """A pickled value: the stream, the buffers it refers to in order, and the references inside it."""
 
@@ -35,6 +38,7 @@ class _Collector(threading.local):
 
     refs: list[ObjectId] | None = None
     met_reference = False
+    reducers: Reducers | None = None  # of the value being pickled alone
 
 
 class _TooLarge(Exception):
@@ -79,7 +83,7 @@ def _refuse_large(buffer: pickle.PickleBuffer) -> bool:
     return True
 
 
-def dumps(value: Any, *, to_origin: bool = False) -> Pickled:
+def dumps(value: Any, *, to_origin: bool = False, reducers: Reducers | None = None, reduces: bool = False) -> Pickled:
     """Pickle any value that plain pickle or cloudpickle can.
 
     Buffers alias the value's memory: write them somewhere before the value changes.
@@ -87,16 +91,19 @@ def dumps(value: Any, *, to_origin: bool = False) -> Pickled:
     Args:
         to_origin: only the process whose ``__main__`` this one adopted will load it, so what of ``__main__`` came
             from there need not travel back.
+        reducers: what to reduce otherwise than its type says, beside `buffer_reducers`.
+        reduces: the value is known to hold something of them.
     Raises:
         Exception: whatever says best why the value cannot be pickled; a note names the global of ``__main__``.
     """
-    outer = _collector.refs
+    outer, outer_reducers = _collector.refs, _collector.reducers
     refs: list[ObjectId]
+    _collector.reducers = reducers
     try:
         if not _is_of_main(value):
             refs = _collector.refs = []
             try:
-                stream, buffers = _dumps_plain(value)
+                stream, buffers = _dumps_plain(value, reduces=reduces)
                 if b"__main__" not in stream:
                     return Pickled(stream, buffers, refs)
             except MemoryError:
@@ -109,7 +116,7 @@ def dumps(value: Any, *, to_origin: bool = False) -> Pickled:
         stream, buffers = dumps_by_value(value, to_origin=to_origin)
         return Pickled(stream, buffers, refs)
     finally:
-        _collector.refs = outer
+        _collector.refs, _collector.reducers = outer, outer_reducers
 
 
 def _is_of_main(value: Any) -> bool:
@@ -117,11 +124,11 @@ def _is_of_main(value: Any) -> bool:
     return named.__module__ == "__main__"
 
 
-def _dumps_plain(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+def _dumps_plain(value: Any, *, reduces: bool) -> tuple[bytes, list[pickle.PickleBuffer]]:
     buffers, keep = buffer_keeper()
-    stream = pickle.dumps(value, 5, buffer_callback=keep)
+    stream = pickle.dumps(value, 5, buffer_callback=keep) if not reduces else b""
     # Only pickle itself knows which types a value holds, so a second pass is taken when a large stream names them.
-    if len(stream) >= BUFFER_MIN and _may_hide_buffers(stream):
+    if reduces or (len(stream) >= BUFFER_MIN and _may_hide_buffers(stream)):
         buffers, keep = buffer_keeper()
         file = io.BytesIO()
         pickler = pickle.Pickler(file, 5, buffer_callback=keep)
@@ -152,9 +159,9 @@ def loads(stream: Any, buffers: Iterable[Any] = ()) -> Any:
 # --- values that do not leave the stream by themselves ---
 
 
-def buffer_reducers() -> dict[type, Callable[[Any], Any]]:
-    """Reducers for strided numpy arrays and torch CPU tensors, of the modules that are loaded."""
-    reducers: dict[type, Callable[[Any], Any]] = {}
+def buffer_reducers() -> Reducers:
+    """Reducers for strided numpy arrays and torch CPU tensors, of the modules that are loaded, and what `dumps` got."""
+    reducers: Reducers = dict(_collector.reducers or {})
     if "numpy" in sys.modules:
         reducers[sys.modules["numpy"].ndarray] = _reduce_array
     if "torch" in sys.modules:

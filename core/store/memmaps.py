@@ -1,0 +1,160 @@
+"""Arguments that are numpy memmaps: the process that runs the task opens the file itself.
+
+What a task writes to such an argument must reach the file, so writable ones always go that way. Read-only ones do while
+no other machine may be meant; else, and where the file is not what the array shows any more (deleted, replaced), their
+contents go as those of any array. Copy-on-write ones (mode ``c``) show what no file has and go by content too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import mmap
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..errors import SerializationError
+from . import memory
+
+#: Memmaps below this many bytes stay in the stream: to open a file takes longer than to copy them.
+FILE_MIN = 64 * 1024
+
+#: How many levels of containers, and values in one, are looked through for memmaps before a call is pickled: about 1 µs
+#: for a call without. They are found while it is pickled as well, but then their contents have been read.
+_LOOK_LEVELS = 4
+_LOOK_LENGTH = 32
+_CONTAINERS = (tuple, list, dict)
+
+_inodes: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
+
+
+class _Stamp(NamedTuple):
+    """What tells a file from another one of its name. `mtime_ns`: None where tasks may write."""
+
+    nbytes: int
+    inode: int
+    mtime_ns: int | None
+
+
+class _Layout(NamedTuple):
+    """How an array lies in its file: `begin` and `nbytes` of what is mapped, `first`: its first element there."""
+
+    begin: int
+    nbytes: int
+    first: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def reducers(*, readonly_by_file: bool) -> dict[type, Callable[[Any], Any]]:
+    """Reducers for memmaps, if this process may have any."""
+    kind = _memmap_type()
+    return {} if kind is None else {kind: lambda array: _reduce(array, readonly_by_file=readonly_by_file)}
+
+
+def lie_in(value: Any) -> bool:
+    """Whether a value holds a memmap where arguments are usually found; none found does not mean that there is none."""
+    wanted = _memmap_type()
+    if wanted is None:
+        return False
+    level = [value]
+    for _ in range(_LOOK_LEVELS):
+        below: list[Any] = []
+        for part in level:
+            kind = type(part)
+            if kind is wanted:
+                return True
+            if kind in _CONTAINERS and len(part) <= _LOOK_LENGTH:
+                below += part.values() if kind is dict else part
+        if not below or len(below) > _LOOK_LENGTH:
+            return False
+        level = below
+    return False
+
+
+def _memmap_type() -> Any:
+    return getattr(sys.modules.get("numpy"), "memmap", None)
+
+
+def _reduce(array: Any, *, readonly_by_file: bool) -> Any:
+    if array.nbytes < FILE_MIN:
+        return array.__reduce_ex__(5)
+    found = _find_file(array) if readonly_by_file or array.mode in ("r+", "w+") else None
+    if found is None:
+        return _as_memmap, (sys.modules["numpy"].asarray(array),)
+    mode = "r" if array.mode == "r" else "r+"
+    return _open, (str(array.filename), mode, *found, array.dtype, array.flags.writeable)
+
+
+def _find_file(array: Any) -> tuple[_Stamp, _Layout] | None:
+    """Find the file whose bytes an array shows; None when it shows others, or nobody can tell."""
+    root = array
+    while isinstance(root.base, sys.modules["numpy"].ndarray):
+        root = root.base
+    mapping = root.base
+    if not isinstance(mapping, mmap.mmap) or mapping is not array._mmap or not array.filename or array.mode == "c":
+        return None
+    try:
+        status = os.stat(array.filename)
+        if status.st_ino != _inode_of(mapping) or status.st_size != mapping.size():
+            return None
+    except (OSError, ValueError):  # it has gone, or the map is closed
+        return None
+    stamp = _Stamp(status.st_size, status.st_ino, status.st_mtime_ns if array.mode == "r" else None)
+    steps = [stride * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True)]
+    before = -sum(step for step in steps if step < 0)
+    nbytes = before + sum(step for step in steps if step > 0) + array.itemsize
+    # The mapping begins on a unit of the system's; numpy notes where its first array begins behind that.
+    begin = root.offset - root.offset % mmap.ALLOCATIONGRANULARITY
+    begin += array.__array_interface__["data"][0] - memory.address_of(mapping) - before
+    return stamp, _Layout(begin, nbytes, before, array.shape, array.strides)
+
+
+def _inode_of(mapping: mmap.mmap) -> int:
+    """The file behind a mapping, as the system knows it; an OSError where it does not tell."""
+    inode = _inodes.get(mapping)
+    if inode is None:
+        inode = _inodes[mapping] = _inode_at(memory.address_of(mapping))
+    return inode
+
+
+def _inode_at(address: int) -> int:
+    with open("/proc/self/maps", "rb") as file:
+        for line in file:
+            fields = line.split(maxsplit=5)
+            begin, _, end = fields[0].partition(b"-")
+            if int(begin, 16) <= address < int(end, 16):
+                return int(fields[4])
+    raise OSError(f"nothing is mapped at {address:#x}")
+
+
+def _as_memmap(array: Any) -> Any:
+    return array.view(sys.modules["numpy"].memmap)
+
+
+def _open(filename: str, mode: str, stamp: _Stamp, layout: _Layout, dtype: Any, is_writable: bool) -> Any:
+    """Map an array's file in the process that was given it."""
+    numpy = importlib.import_module("numpy")
+
+    try:
+        with open(filename, "rb" if mode == "r" else "r+b") as file:
+            status = os.fstat(file.fileno())
+            mtime_ns = None if stamp.mtime_ns is None else status.st_mtime_ns
+            if _Stamp(status.st_size, status.st_ino, mtime_ns) != stamp:
+                raise SerializationError(
+                    f"an argument is a memmap of {filename}, which is another file here or has changed since the call: "
+                    f"found {_Stamp(status.st_size, status.st_ino, mtime_ns)}, expected {stamp}", what="argument"
+                )  # fmt: skip
+            raw = numpy.memmap(file, numpy.uint8, mode, layout.begin, (layout.nbytes,))
+    except OSError as error:
+        raise SerializationError(
+            f"an argument is a memmap of {filename}, which this machine cannot open ({error.strerror}). Put it where "
+            "all machines see it, or pass a copy of the array.", what="argument", reason=error
+        ) from error  # fmt: skip
+    array = numpy.ndarray.__new__(numpy.memmap, layout.shape, dtype, raw, layout.first, layout.strides)
+    array._mmap, array.filename, array.mode = raw._mmap, raw.filename, mode
+    array.offset = layout.begin + layout.first
+    array.flags.writeable = is_writable
+    return array
