@@ -62,6 +62,8 @@ class Printer:
         return text
 
     def _prefix_of(self, line: Any) -> str:
+        if not line.pid:
+            return ""  # a node's own word
         if self._prefix or (self._prefix is None and not line.binding):
             return f"{line.function or 'worker'}@{line.host}:{line.pid} | "
         return ""

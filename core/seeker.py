@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .ids import RESOURCE_UNIT
 from .rpc.codec import Frame
 from .rpc.grpc_hello import python_version
 from .rpc.protos import cluster_pb2
 from .rpc.protos import outboard_pb2 as pb
-from .scheduler.seeking import AskRoom, Connect, Refuse, Seeking
+from .scheduler.seeking import AskRoom, Connect, Refuse, Seeking, Stay
 
 if TYPE_CHECKING:
     from .node import Node, Peer
@@ -19,11 +20,13 @@ Report = Callable[[cluster_pb2.Report], object]
 
 
 class Seeker:
-    """Drives one `Seeking`; every method is called in the loop's thread."""
+    """Drives one `Seeking`; every method is called in the loop's thread. ``head``: where it listens."""
 
-    def __init__(self, node: Node, report: Report) -> None:
+    def __init__(self, node: Node, report: Report, head: str) -> None:
         self.machine = Seeking(node.incarnation)
         self._node = node
+        self._head = head
+        self._has_head = False
         self._report = report
         self._python = python_version()
         self._timer: Any = None
@@ -36,7 +39,11 @@ class Seeker:
         body = peer.kinds.get(kind)
         if body is not None:
             needs = dict(pb.Kind.FromString(body).resources)
-            self.machine.on_want(peer.incarnation, kind, needs, self._python, waiting, self._node.now())
+            totals = self._node.totals
+            is_home = all(amount <= totals.get(name, 0) for name, amount in needs.items())
+            self.machine.on_want(
+                peer.incarnation, kind, needs, self._python, waiting, self._node.now(), is_home=is_home
+            )
             self._do()
 
     def on_client_left(self, client: int) -> None:
@@ -81,6 +88,7 @@ class Seeker:
     def on_head(self, is_there: bool) -> None:
         """The head has come, or gone."""
         now = self._node.now()
+        self._has_head = is_there
         (self.machine.on_head_up if is_there else self.machine.on_head_down)(now)
         self._do()
 
@@ -103,6 +111,8 @@ class Seeker:
                         self._node.tree.connect(peer, node, address)
                 case Refuse():
                     self._refuse(command)
+                case Stay(client, needs_of_all):
+                    self._say(client, needs_of_all)
         self._set_timer()
 
     def _refuse(self, refused: Refuse) -> None:
@@ -115,6 +125,25 @@ class Seeker:
             reason = f"no node runs Python {self._python}: they run {', '.join(refused.pythons) or 'nothing'}"
         body = pb.KindRefused(id=refused.kind, asked=refused.asked, available=available, reason=reason)
         self._node.send(refused.client, Frame.KIND_REFUSED, body.SerializeToString())
+
+    def _say(self, client: int, needs_of_all: Sequence[Mapping[str, int]]) -> None:
+        """Tell people why nothing goes on; of what a worker waits for its client is told."""
+        peer = self._node.peers.get(client)
+        if peer is not None:
+            what = " and for ".join(map(_describe, needs_of_all))
+            text = f"outboard: waiting for {what}: {self._why_none()}\n"
+            self._node.print_lines(peer.root, [pb.Line(text=text, stderr=True, ended=True)])
+
+    def _why_none(self) -> str:
+        if not self._has_head:
+            return f"the head at {self._head} is away"
+        assert self._node.peering is not None
+        count = sum(
+            bool(member.slots) and not member.draining for member in self._node.peering.members.current.values()
+        )
+        if not count:
+            return f"the cluster at {self._head} has no node that takes work; it goes on when one joins"
+        return f"of {count} node{'s' if count > 1 else ''} none has room for that now; it goes on when one has"
 
     def _set_timer(self) -> None:
         due = self.machine.due
@@ -137,3 +166,8 @@ class Seeker:
         """Wake up no more."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _describe(needs: Mapping[str, int]) -> str:
+    amounts = (f"{name} {amount / RESOURCE_UNIT:g}" for name, amount in sorted(needs.items()) if amount)
+    return ", ".join(amounts) or "a worker"

@@ -3,7 +3,7 @@
 Who waits says how many tasks of a kind it may send nowhere (its credit is counted already, here and elsewhere). Kinds
 with the same Python minor and demand are one *shape*; the head is told one figure a shape, however many wait. It names
 nodes with room, now or when room appears, and whoever waits there and has fewest nodes gets a session with them. With
-no head the last answer is used.
+no head the last answer is used. Whoever can be sent nowhere at all for a while is told so (`stranded`).
 
 Events are methods; what they decide lies in the machine until the driver takes it. ``now`` is the driver's monotonic
 clock in seconds; events without it count as happening at the last time told. Late answers are counted in ``counts``
@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from .resources import Demand
 from .room import SHAPES_PER_NODE
+from .stranded import Stranded
 from .wants import CALM_SECONDS, CONNECTED, Client, Key, Offer, Shape
 
 #: Seconds that a session may take to come about; then the client may be sent to that node again. A node is lost after
@@ -60,14 +61,21 @@ class Refuse(NamedTuple):
     pythons: Sequence[str]
 
 
-Command = AskRoom | Connect | Refuse
+class Stay(NamedTuple):
+    """Tell a client, once, that its tasks with these needs can be sent nowhere for now."""
+
+    client: int
+    needs: Sequence[Mapping[str, int]]
+
+
+Command = AskRoom | Connect | Refuse | Stay
 
 
 class Seeking:
     """Tells the head what waits at one node, and sends who waits to the nodes that it names."""
 
     __slots__ = ("_clients", "_commands", "_has_head", "_last_request", "_node", "_now", "_requests", "_shapes",
-                 "_standing", "counts")  # fmt: skip
+                 "_standing", "_stranded", "counts")  # fmt: skip
 
     def __init__(self, node: int) -> None:
         self._node = node
@@ -77,6 +85,7 @@ class Seeking:
         self._commands: list[Command] = []
         self._has_head = False
         self._standing = 0
+        self._stranded = Stranded()
         self._last_request = 0
         self._now = 0.0
         self.counts: Counter[str] = Counter()
@@ -85,7 +94,8 @@ class Seeking:
     def due(self) -> float | None:
         """When ``on_timer`` is to be called next; None when nothing is to be said or tried."""
         times = [at for shape in self._shapes.values() if (at := self._next_step(shape)) is not None]
-        return min(times, default=None)
+        told_at = self._stranded.due
+        return min(times if told_at is None else [*times, told_at], default=None)
 
     def take_commands(self) -> list[Command]:
         """The commands decided since the last call, in order."""
@@ -94,8 +104,14 @@ class Seeking:
 
     # -- who waits
 
-    def on_want(self, client: int, kind: int, needs: Mapping[str, int], python: str, waiting: int, now: float) -> None:
-        """So many tasks of a kind can be sent nowhere now: an absolute figure; ``needs`` are amounts in 1/10000."""
+    def on_want(
+        self, client: int, kind: int, needs: Mapping[str, int], python: str, waiting: int, now: float, *,
+        is_home: bool = True,
+    ) -> None:  # fmt: skip
+        """So many tasks of a kind can be sent nowhere now: an absolute figure.
+
+        ``needs`` are amounts in 1/10000; ``is_home``: this node itself could run them.
+        """
         self._now = now
         known = self._clients.get(client)
         if waiting <= 0:
@@ -107,13 +123,14 @@ class Seeking:
             known = self._clients[client] = Client(client)
         elif (old := known.places.get(kind)) is not None and old.key != key:
             self._drop_want(known, kind)
-        shape = self._shapes.pop(key, None) or Shape(key, needs)
+        shape = self._shapes.pop(key, None) or Shape(key, needs, is_home=is_home)
         self._shapes[key] = shape
         shape.put(known, kind, waiting)
         self._clients[client] = known
         self._step(shape)
         if not known.nodes and (not self._has_head or now < shape.offered_at + CALM_SECONDS):
             self._spread(shape, shape.remembered(), [known])
+        self._stranded.look_at(known, now)
 
     def on_kind_dropped(self, client: int, kind: int) -> None:
         """A client has nothing more of a kind."""
@@ -130,6 +147,7 @@ class Seeking:
         for kind in list(left.places):
             self._drop_want(left, kind)
         self._clients.pop(client, None)
+        self._stranded.look_at(left, self._now)
 
     def on_connected(self, client: int, node: int) -> None:
         """A client may send tasks to a further node."""
@@ -137,6 +155,7 @@ class Seeking:
         if known is None:
             known = self._clients[client] = Client(client)
         known.nodes[node] = CONNECTED
+        self._stranded.look_at(known, self._now)
 
     def on_disconnected(self, client: int, node: int) -> None:
         """A client's session with a node is over, or has not come about. It may get another one a little later."""
@@ -217,6 +236,9 @@ class Seeking:
             self._step(shape)
         for client in list(self._clients.values()):
             self._tidy(client)
+        for client in self._stranded.take(now):
+            shapes = dict.fromkeys(client.places.values())
+            self._commands.append(Stay(client.id, [shape.needs for shape in shapes if not shape.is_home]))
 
     # -- what follows
 
@@ -269,6 +291,7 @@ class Seeking:
                 if part < waiting:
                     unmet[taker] = waiting - part
                 taker.nodes[node] = self._now + CONNECT_SECONDS
+                self._stranded.look_at(taker, self._now)
                 self._commands.append(Connect(taker.id, node, address))
 
     def _drop_want(self, client: Client, kind: int) -> None:
@@ -285,6 +308,7 @@ class Seeking:
             del client.nodes[node]
         if not client.nodes and not client.places:
             self._clients.pop(client.id, None)
+        self._stranded.look_at(client, self._now)
 
     def _forget_questions(self) -> None:
         for shape in self._shapes.values():
@@ -311,6 +335,7 @@ class Seeking:
         assert counted == {(c.id, kind): shape for c in self._clients.values() for kind, shape in c.places.items()}
         assert sum(not shape.waiting and not shape.asked for shape in self._shapes.values()) <= KEPT_SHAPES
         assert self._standing == sum(bool(shape.asked) for shape in self._shapes.values()) <= SHAPES_PER_NODE
+        self._stranded.check(self._clients)
         assert all(client.nodes or client.places for client in self._clients.values()), "a client without anything"
         for request, shape in self._requests.items():
             assert request in (shape.request, shape.previous) and self._shapes.get(shape.key) is shape

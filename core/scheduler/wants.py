@@ -30,26 +30,33 @@ Offer = tuple[int, str, int]
 class Client:
     """Who waits: a client or worker of this node."""
 
-    __slots__ = ("id", "nodes", "places")
+    __slots__ = ("id", "is_told", "nodes", "places")
 
     def __init__(self, client: int) -> None:
         self.id = client
+        self.is_told = False  # that it has nowhere to go
         self.nodes: dict[int, float] = {}
         self.places: dict[int, Shape] = {}  # by kind: where its figure is counted
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether something waits that its own node cannot run, and no other one is in sight."""
+        return not self.nodes and any(not shape.is_home for shape in self.places.values())
 
 
 class Shape:
     """Tasks of one sort.
 
     ``asked`` is the figure that the head was told last, 0 while it has no question of this shape; ``quiet_until``: it
-    takes none before. ``offers`` is the last answer, by node.
+    takes none before. ``offers`` is the last answer, by node. ``is_home``: the node where this waits could run it.
     """
 
-    __slots__ = ("asked", "asked_at", "is_answered", "key", "needs", "offered_at", "offers", "previous",
+    __slots__ = ("asked", "asked_at", "is_answered", "is_home", "key", "needs", "offered_at", "offers", "previous",
                  "quiet_until", "request", "used_at", "waiting", "wants")  # fmt: skip
 
-    def __init__(self, key: Key, needs: Mapping[str, int]) -> None:
+    def __init__(self, key: Key, needs: Mapping[str, int], *, is_home: bool) -> None:
         self.key = key
+        self.is_home = is_home
         self.needs = dict(needs)
         self.wants: dict[Client, dict[int, int]] = {}
         self.waiting = 0

@@ -184,6 +184,45 @@ def test_a_program_sees_the_whole_cluster(
     commands.run("stop")
 
 
+def test_program_on_a_cluster_without_nodes_says_once_what_it_waits_for(
+    commands: Commands, join: Callable[..., Program], elsewhere: dict[str, str]
+) -> None:
+    commands.run("start", "--head", "--no-node", "--port", "0", "--detach")
+    program = join(**elsewhere)
+    assert program.process.stdin is not None and program.process.stderr is not None
+    program.process.stdin.write("outboard.get([outboard.remote(abs).remote(-n) for n in range(3)])\n")
+    program.process.stdin.flush()
+    said = program.process.stderr.readline()
+    where = f"the cluster at {commands.address} has no node that takes work; it goes on when one joins"
+    assert said == f"outboard: waiting for CPU 1: {where}\n"
+    commands.join()
+    assert program._read() == [0, 1, 2]
+    assert program.end() == ""
+    commands.run("stop")
+
+
+def test_program_whose_demand_others_hold_says_so(
+    commands: Commands, join: Callable[..., Program], elsewhere: dict[str, str], eventually: Callable[..., Any]
+) -> None:
+    commands.head("--resources", "key=1")
+    programs = [join(**elsewhere) for _ in range(2)]
+    hold = "outboard.remote(__import__('time').sleep).options(resources=dict(key=1)).remote({})"
+    programs[0].ask(f"setattr(outboard, 'held', {hold.format(60)})")
+    eventually(lambda: [node["free"]["key"] for node in commands.nodes().values()] == [0])
+    stdin, stderr = programs[1].process.stdin, programs[1].process.stderr
+    assert stdin is not None and stderr is not None
+    stdin.write(f"outboard.get({hold.format(0)})\n")
+    stdin.flush()
+    assert stderr.readline() == (
+        "outboard: waiting for CPU 1, key 1: of 1 node none has room for that now; it goes on when one has\n"
+    )
+    programs[0].ask("outboard.cancel(outboard.held, force=True) and None")
+    assert programs[1]._read() is None
+    for program in programs:
+        program.end()
+    commands.run("stop")
+
+
 def test_a_killed_program_takes_its_way_along(
     commands: Commands, join: Callable[..., Program], elsewhere: dict[str, str], eventually: Callable[..., Any]
 ) -> None:

@@ -36,6 +36,13 @@ def test_prefix_is_for_plain_tasks_unless_told_otherwise(
     assert shown(Printer(prefix), capsys, piece("a\n", binding=binding)) == expected
 
 
+@pytest.mark.parametrize("prefix", [None, True])
+def test_word_of_a_node_has_no_prefix(capsys: pytest.CaptureFixture[str], prefix: bool | None) -> None:
+    assert shown(Printer(prefix), capsys, pb.Line(text="outboard: waiting\n", stderr=True, ended=True)) == (
+        "outboard: waiting\n"
+    )
+
+
 def test_pieces_of_one_line_are_put_together(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(Printer(None), capsys, piece("a"), piece("b"), piece("c\n"), piece("d\n")) == (
         "f@h:1 | abc\nf@h:1 | d\n"

@@ -18,7 +18,9 @@ from outboard.scheduler.seeking import (
     Connect,
     Refuse,
     Seeking,
+    Stay,
 )
+from outboard.scheduler.stranded import TOLD_AFTER_SECONDS
 from outboard.scheduler.wants import CALM_SECONDS, HASTY_SECONDS, REPEAT_SECONDS
 
 pytestmark = pytest.mark.timeout(10)
@@ -45,6 +47,10 @@ class Seeker:
 
     def want(self, waiting: int, now: float, client: int = 7, kind: int = 1, **needs: int) -> list[Command]:
         return self.on_want(client, kind, needs or ONE, PY, waiting, now)
+
+    def strand(self, now: float, kind: int = 1, **needs: int) -> list[Command]:
+        """A client waits for what its own node cannot run."""
+        return self.on_want(7, kind, needs or ONE, PY, 1, now, is_home=False)
 
     def due(self) -> float | None:
         return self.machine.due
@@ -289,3 +295,58 @@ def test_only_so_many_old_answers_are_kept(seeker: Seeker) -> None:
         seeker.want(0, kind + 0.5, kind=kind)
     assert len(seeker.machine._shapes) == KEPT_SHAPES
     assert len(seeker.machine._requests) <= 2 * KEPT_SHAPES
+
+
+# -- who can be sent nowhere
+
+
+def stays(commands: list[Command]) -> list[tuple[int, list[dict[str, int]]]]:
+    return [(c.client, [dict(needs) for needs in c.needs]) for c in commands if isinstance(c, Stay)]
+
+
+def test_who_can_be_sent_nowhere_is_told_once(seeker: Seeker) -> None:
+    seeker.strand(1.0)
+    seeker.want(1, 1.0, kind=2, GPU=UNIT)  # its own node will run these
+    assert stays(seeker.on_timer(2.9)) == []
+    assert seeker.due() == 1.0 + TOLD_AFTER_SECONDS
+    assert stays(seeker.on_timer(3.0)) == [(7, [ONE])]
+    seeker.strand(4.0, kind=3, CPU=2 * UNIT)
+    assert stays(seeker.on_timer(100.0)) == []
+
+
+def test_who_waits_while_its_own_node_works_is_told_nothing(seeker: Seeker) -> None:
+    seeker.want(10, 0.0)
+    assert stays(seeker.on_timer(100.0)) == []
+
+
+def test_who_has_somewhere_to_go_in_time_is_told_nothing(seeker: Seeker) -> None:
+    seeker.strand(0.0)
+    assert connects(seeker.on_offers(1, offer((2, 1)), 1.9)) == [(7, 2)]
+    seeker.on_connected(7, 2)
+    assert stays(seeker.on_timer(100.0)) == []
+
+
+def test_time_begins_when_the_last_way_ends(seeker: Seeker) -> None:
+    seeker.strand(0.0)
+    seeker.on_offers(1, offer((2, 1)), 0.1)
+    seeker.on_connected(7, 2)
+    seeker.on_timer(50.0)
+    seeker.on_node_gone(2)
+    assert stays(seeker.on_timer(51.9)) == []
+    assert stays(seeker.on_timer(52.0)) == [(7, [ONE])]
+
+
+def test_who_waits_for_nothing_any_more_is_told_nothing(seeker: Seeker) -> None:
+    seeker.strand(0.0)
+    seeker.on_kind_dropped(7, 1)
+    assert stays(seeker.on_timer(100.0)) == []
+    seeker.strand(100.0)
+    seeker.on_client_left(7)
+    assert stays(seeker.on_timer(200.0)) == [] and seeker.due() is None
+
+
+def test_who_is_stranded_without_a_head_is_told_too(seeker: Seeker) -> None:
+    seeker.on_head_down(0.0)
+    seeker.strand(0.0)
+    assert seeker.due() == TOLD_AFTER_SECONDS
+    assert stays(seeker.on_timer(TOLD_AFTER_SECONDS)) == [(7, [ONE])]

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from outboard.scheduler.resources import Demand
-from outboard.scheduler.seeking import AskRoom, Connect, Refuse, Seeking
+from outboard.scheduler.seeking import AskRoom, Connect, Refuse, Seeking, Stay
 from outboard.scheduler.wants import CALM_SECONDS, HASTY_SECONDS
 
 ME = 1
@@ -51,6 +51,10 @@ class SeekingMachine(RuleBasedStateMachine):
                     self.coming[client, node] = self.now + 5.0
                 case Refuse(client, kind):
                     del self.wants[client, kind]
+                case Stay(client, needs_of_all):
+                    theirs = [needs for (c, _), (needs, _) in self.wants.items() if c == client]
+                    assert needs_of_all and all("GPU" in needs and needs in theirs for needs in needs_of_all)
+                    assert not any(c == client for c, _ in self.sessions), "a client that has somewhere to go"
 
     def hear(self, request: int, demand: Demand, waiting: int) -> None:
         assert self.has_head, "the head is not there"
@@ -80,7 +84,7 @@ class SeekingMachine(RuleBasedStateMachine):
             self.wants[client, kind] = needs, figure
         else:
             self.wants.pop((client, kind), None)
-        self.machine.on_want(client, kind, needs, PYTHON, figure, self.now)
+        self.machine.on_want(client, kind, needs, PYTHON, figure, self.now, is_home="GPU" not in needs)
         self.obey()
 
     @precondition(lambda self: self.wants)
