@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from .errors import ObjectLostError
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 #: Seconds without a question after which a taker that asks in frames is given up; it does so itself sooner.
 SILENCE_SECONDS = 10.0
+
+#: Seconds after an object was given in which its taker may let go of it, and ask for the next. Longer delays the word
+#: that there is no room, shorter says so to tasks whose earlier results a busy program is just taking.
+GIVEN_SECONDS = 1.0
 
 
 class Turn:
@@ -84,6 +89,7 @@ class Giving:
         self._sending: deque[_Taker] = deque()
         self._is_scheduled = False  # _send_next will be called
         self._is_looking = False
+        self._given_at = -inf
 
     def service(self) -> ObjectsService:
         """Make the gRPC service over which other nodes take objects."""
@@ -121,8 +127,15 @@ class Giving:
     def end_turn(self, turn: Turn, *, is_whole: bool) -> None:
         """A turn is over, or its taker waits no more."""
         self._turns.pop(turn.number, None)
+        if is_whole:
+            self._given_at = self._store.node.now()
         self._takers.on_ended(turn.number, is_whole=is_whole)
         self._review()
+
+    @property
+    def is_giving(self) -> bool:
+        """Whether objects are being taken from here, which their owners may then let go of."""
+        return bool(self._turns) or self._store.node.now() < self._given_at + GIVEN_SECONDS
 
     def _review(self) -> None:
         for command in self._takers.take_commands():

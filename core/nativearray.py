@@ -139,7 +139,8 @@ class NativeArray:
                         left.popleft()
                         taken.append(found)
             finally:
-                completions.extendleft((index, 1, [value]) for index, value in reversed(left))
+                for index, value in reversed(left):
+                    completions.appendleft((index, 1, [value]))
             if taken or not completions:
                 return taken
 

@@ -29,6 +29,10 @@ SEGMENT_SHARE = 16
 #: more replicas.
 HANDY_NBYTES = 16 << 20
 
+#: Seconds between two looks whether others still take what lies here, while somebody waits for room. Longer delays the
+#: word that there is none, shorter costs more.
+LOOK_SECONDS = 0.25
+
 #: States of workers that may come to free room without anybody's help.
 _PROGRESSING = ("STARTING", "BUSY", "RESUMING")
 
@@ -65,6 +69,7 @@ class NodeStore:
         self._asked: set[int] = set()
         self._kept: set[int] = set()
         self._heirs = 0
+        self._is_looking = False
         self.replicas = Replicas(self)
 
     def execute(self, ordered: Iterable[Any]) -> None:
@@ -207,7 +212,7 @@ class NodeStore:
         """Whether room may come: writers have still to answer, or something runs that may free some."""
         if self._ask_back():
             return True
-        if self._may_free(entry.writer):
+        if self._may_free(entry.writer) or self._is_giving():
             entry.is_last = False
             return True
         if entry.is_last:
@@ -243,6 +248,20 @@ class NodeStore:
         waiting = {self.node.peers[w].worker for w in asking if w in self.node.peers}
         workers = self.node.dispatch.snapshot().workers
         return any(w.state in _PROGRESSING and w.worker not in waiting for w in workers)
+
+    def _is_giving(self) -> bool:
+        """Whether other nodes take objects from here, which may end with that; looks again when they do not."""
+        if not self.replicas.giving.is_giving:
+            return False
+        if not self._is_looking:
+            self._is_looking = True
+            self.node.loop.call_later(LOOK_SECONDS, self._look)
+        return True
+
+    def _look(self) -> None:
+        self._is_looking = False
+        if not self.node.ending:
+            self.node.settle()
 
     def _refuse(self, writer: int, needed: int) -> None:
         extents = self.extents

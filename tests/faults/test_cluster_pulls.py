@@ -106,3 +106,22 @@ def test_values_lost_with_a_node_are_found_lost_together(
     if how is signal.SIGSTOP:
         os.kill(second, signal.SIGKILL)
         await_end(second)
+
+
+@pytest.mark.parametrize("slotless", [False, True])
+def test_results_of_pools_go_through_small_stores(commands: Commands, join: Any, program: Any, slotless: bool) -> None:
+    commands.head("--num-cpus", "2", "--store-memory", "64MB")
+    for _ in range(2):
+        join("--num-cpus", "2", "--store-memory", "64MB")
+    text = """
+    def made(i):
+        return np.full(575_000, i)
+
+    with Pool(6) as pool:
+        for _ in range(3):
+            print(sorted(int(a[0]) for a in pool.imap_unordered(made, range(40))) == list(range(40)))
+            print([int(a[0]) for a in pool.imap(made, range(40))] == list(range(40)))
+        if sys.argv[1] == "True":  # its own node has a larger store than those where the results are made
+            print([int(a[0]) for a in pool.map(made, range(60), chunksize=1)] == list(range(60)))
+    """
+    assert finish(program(text, str(slotless), slotless=slotless)) == ["True"] * (7 if slotless else 6)

@@ -72,6 +72,22 @@ def test_source_that_breaks_is_tried_again_after_pauses(pulls: Pulls) -> None:
     assert pulls.take_commands() == [Discard(KEY), Refuse(KEY, ONE, Cause.LOST, "broken")]
 
 
+def test_source_that_was_given_up_gets_one_attempt_until_it_is_heard_of(pulls: Pulls) -> None:
+    second, third = (ROOT, 8, 1), (ROOT, 9, 1)
+    begin(pulls)
+    for _ in range(MOST_ATTEMPTS):
+        pulls.on_failed(KEY, "broken", is_final=False)
+    pulls.take_commands()
+    begin(pulls, second)
+    pulls.on_failed(second, "broken", is_final=False)
+    assert Refuse(second, ONE, Cause.LOST, "broken") in pulls.take_commands()
+    begin(pulls, second)
+    pulls.on_arrived(second)
+    begin(pulls, third)
+    pulls.on_failed(third, "broken", is_final=False)
+    assert pulls.take_commands()[-1] == Fetch(third, SOURCE, PAUSES[1])
+
+
 def test_source_that_gives_something_each_time_is_not_given_up(pulls: Pulls) -> None:
     begin(pulls)
     for _ in range(3 * MOST_ATTEMPTS):
