@@ -31,8 +31,16 @@ VERY_LONG_SECONDS = 1.0
 #: Seconds between two looks at what waits. Larger leaves unmeasured long tasks at one node for longer, smaller costs
 #: some 10 µs each time.
 LOOK_SECONDS = 0.020
+#: Looks come so many times less often at most, where many kinds wait: once more for each `LOOK_KINDS` of them. Larger
+#: costs less, smaller sends long tasks on to other nodes sooner.
+RAREST_LOOKS, LOOK_KINDS = 5, 16
 #: Looks further apart than this say nothing of the time between: nothing may have waited. Larger bears a busier loop.
 STALE_SECONDS = 10 * LOOK_SECONDS
+
+
+def look_pause(kinds: int) -> float:
+    """Seconds until the next look where so many kinds wait."""
+    return LOOK_SECONDS * min(RAREST_LOOKS, 1 + kinds // LOOK_KINDS)
 
 
 def depth(mean: float, slots: int, *, is_shared: bool = False) -> int:
@@ -79,7 +87,8 @@ def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
 
     While nothing of it finishes, its run time is at least as long as that has lasted: its credit and its queue are cut
     to what such tasks get. A node whose workers are still starting proves nothing. Measured times count half, so that
-    what is about as long as one of the limits does not go to and fro.
+    what is about as long as one of the limits does not go to and fro; for the same reason the last task of a kind that
+    others keep out is given back twice as late each time.
     """
     shape = kind.shape
     binding = shape.binding
@@ -88,19 +97,23 @@ def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
     pace = kind.pace
     is_starting = shape.coming and kind.queued == kind.outstanding
     if pace.samples != kind.seen_samples or is_starting or now - kind.looked_at > STALE_SECONDS:
+        if pace.samples != kind.seen_samples:
+            kind.patience = 0.0
         kind.seen_samples = pace.samples
         kind.silent_since = now
     kind.looked_at = now
-    seconds = max(now - kind.silent_since, pace.mean / 2 if pace.samples >= SHRINK_SAMPLES else 0.0)
+    waited = now - kind.silent_since
+    seconds = max(waited, pace.mean / 2 if pace.samples >= SHRINK_SAMPLES else 0.0)
     if seconds >= RANGE_SECONDS:
         target = depth(seconds, shape.capacity, is_shared=True)
-        is_kept_out = seconds >= LONG_SECONDS and kind.queued == kind.outstanding  # others' long tasks are in its way
+        is_kept_out = waited >= LONG_SECONDS and kind.is_kept_out
         target = 1 if is_kept_out else target
         if kind.credit > target:
             _grant(kind, target, commands)
-        if is_kept_out and seconds >= VERY_LONG_SECONDS:
+        if is_kept_out and waited >= max(VERY_LONG_SECONDS, kind.patience):
             _give_back(kind, 0, commands)  # its owner may know a better place for the last one, too
             kind.silent_since = now
+            kind.patience = 2 * waited
         else:
             _give_back(kind, kind.credit, commands)
     least = depth(VERY_LONG_SECONDS, shape.capacity, is_shared=True)

@@ -100,22 +100,39 @@ class Dealer:
 
     def _choose(self) -> Shape | None:
         tables = self._tables
-        can_staff = self._leases.can_staff
         held = tables.held_for
         if held is None and (len(tables.rotation.ready) > 1 or len(next(iter(tables.rotation.ready)).ready) > 1):
             held = tables.held_for = self._find_passed_over()
         if held is not None:
             if not self._is_passed_over(held):
                 tables.held_for = None
-                if held.queued > held.coming and can_staff(held):
+                if held.queued > held.coming and self._leases.can_staff(held):
                     return held
             elif not self._has_blocked():
                 return None
-        for root in self._tables.rotation.turns():
+        return self._choose_in_turn()
+
+    def _choose_in_turn(self) -> Shape | None:
+        """The next shape; one for which a root with work would lose a process only if that one has to give way."""
+        leases = self._leases
+        rotation = self._tables.rotation
+        is_alone = len(rotation.ready) < 2
+        first: Shape | None = None
+        for root in rotation.turns():
+            if first is not None and root is first.root:
+                continue
             for shape in shape_turns(root):
-                if shape.queued > shape.coming and can_staff(shape) and _is_next(shape):
+                if first is not None and not leases.is_warm(shape):
+                    continue
+                if shape.queued <= shape.coming or not leases.can_staff(shape) or not _is_next(shape):
+                    continue
+                if first is not None:
+                    return shape if root.keeps(root.held, first.root, first.part, self._tables.now) else first
+                if is_alone or leases.costs_nobody(shape):
                     return shape
-        return None
+                first = shape
+                break
+        return first
 
     def _find_passed_over(self) -> Shape | None:
         """The shape whose tasks have waited longest, if that is too long and only for resources."""
@@ -142,13 +159,26 @@ class Dealer:
         return 0 if binding.spec.ordered else max(0, min(room, at_most))
 
     def _top_up_all(self) -> None:
+        earlier: list[Shape] = []  # of roots whose turn comes first
+        rivals: list[Shape] = []  # those of them that need another root's process
         for root in self._tables.rotation.turns():
             for shape in shape_turns(root):
-                if len(shape.leased) > shape.coming and self._may_top_up(shape):
+                is_open = len(shape.leased) > shape.coming and next_kind(shape).pace.is_short
+                if not is_open or not self._may_top_up(shape):
+                    continue
+                for other in earlier:
+                    if other.queued and self._leases.has_worker(other):
+                        if self._leases.costs_nobody(other):
+                            return
+                        rivals.append(other)
+                earlier.clear()
+                besides = root.held - shape.part
+                if all(root.keeps(besides, rival.root, rival.part, self._tables.now) for rival in rivals):
                     self._top_up(shape)
+            earlier += root.ready
 
     def _may_top_up(self, shape: Shape) -> bool:
-        """Whether more of this shape may lie behind what runs: not while others who wait have the better claim."""
+        """Whether more of this shape may lie behind what runs, as far as its own root and what is held back go."""
         if self._tables.resuming and shape.demand.cpu:
             return False
         if self._tables.held_for not in (None, shape) and not self._has_blocked():
@@ -162,9 +192,6 @@ class Dealer:
             for other in root.ready:
                 if other is not shape and rank(next_kind(other)) < own and has_worker(other):
                     return False
-        for rival in self._tables.rotation.ready:
-            if rival is not root and rival.turn() < root.turn() and any(map(has_worker, rival.ready)):
-                return False
         return True
 
     def _top_up(self, shape: Shape) -> None:

@@ -23,7 +23,7 @@ from .commands import (
     Resume,
     TaskKey,
 )
-from .credit import LOOK_SECONDS, review, watch
+from .credit import look_pause, review, watch
 from .dealing import Dealer
 from .fairness import Root
 from .intervals import Interval
@@ -198,10 +198,11 @@ class Dispatch:
         tables = self._tables
         owner = tables.find_client(client, "want")
         wanted = tables.find_kind(owner, kind, "want") if owner else None
-        if wanted is None or not wanted.credit:
+        if owner is None or wanted is None or not wanted.credit:
             return
         wanted.wanted = waiting
-        review(wanted, tables.commands)
+        if owner.worker is not None or not wanted.is_kept_out:  # more would wait as well; the next to finish grants it
+            review(wanted, tables.commands)
         self._leases.settle(wanted.shape.binding)
 
     def on_submitted(self, client: int, interval: Interval, now: float) -> None:
@@ -236,9 +237,7 @@ class Dispatch:
             return
         if started.state != STARTING:
             raise InvalidTransition(f"{started!r} started again")
-        # It gives up its place and is chosen again as an idle one: meanwhile somebody else may come first.
-        self._leases.release(started)
-        self._leases.make_idle(started)
+        self._leases.begin(started, now)
         self._dealer.deal(now)
 
     def on_worker_init_failed(self, worker: int, outcome: bytes, now: float) -> None:
@@ -450,13 +449,14 @@ class Dispatch:
         tables = self._tables
         if not tables.joined or not tables.rotation.ready or tables.calm_order == tables.last_order:
             return None
-        return tables.looked_at + LOOK_SECONDS
+        return tables.looked_at + look_pause(tables.watched)
 
     def on_timer(self, now: float) -> None:
         """Give back what waits behind tasks that run long, measured or not."""
         tables = self._tables
         tables.looked_at = now
         kinds = [kind for root in tables.rotation.ready for shape in root.ready for kind in shape.waiting]
+        tables.watched = len(kinds)
         calm = [watch(kind, now, tables.commands) for kind in kinds]
         tables.calm_order = tables.last_order if all(calm) else -1
 

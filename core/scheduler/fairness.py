@@ -3,14 +3,24 @@
 Roots take turns by the run time they have been served; what is under way counts as its expected run time, so that two
 roots with long tasks alternate. Within a root the oldest tasks come first. While a root has blocked tasks, the CPUs
 these gave back are its own to use, and go to their children first, then to deeper tasks before shallower ones.
+
+Workers belong to a root for life, so a turn may cost a process: the node holds as many as it may, and one of another
+root that has work would end. Such a turn comes only as `Root.keeps` allows.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .queues import Kind, Shape
+
+#: The whole of a node, in the unit of `Root.held`.
+WHOLE = 1 << 40
+#: Seconds for which a root keeps its share after a process of its own has started. A start takes about a hundredth of
+#: it; with more roots than processes each waits about this long for every round of the others.
+LEASE_SECONDS = 0.5
 
 
 class Rotation:
@@ -25,7 +35,11 @@ class Rotation:
     def turns(self) -> list[Root]:
         """The ready roots, next one first."""
         ready = self.ready
-        return list(ready) if len(ready) < 2 else sorted(ready, key=Root.turn)
+        if len(ready) < 2:
+            return list(ready)
+        turns = sorted(ready, key=attrgetter("served_seconds", "held"))
+        owed = [root for root in turns if root.lent_cpu > root.nested_cpu]
+        return owed + [root for root in turns if root.lent_cpu <= root.nested_cpu] if owed else turns
 
 
 class Root:
@@ -33,9 +47,10 @@ class Root:
 
     ``ready`` holds its shapes with queued tasks. ``lent_cpu`` is what its blocked tasks have given back, ``nested_cpu``
     what leases for tasks of nested clients hold. ``served_seconds`` includes what is reckoned for tasks under way.
+    ``held`` is the part of the node that its leases hold, what is lent aside; it keeps that until ``kept_until``.
     """
 
-    __slots__ = ("rotation", "ready", "served_seconds", "lent_cpu", "nested_cpu")
+    __slots__ = ("rotation", "ready", "served_seconds", "lent_cpu", "nested_cpu", "held", "kept_until")
 
     def __init__(self, rotation: Rotation) -> None:
         self.rotation = rotation
@@ -43,6 +58,8 @@ class Root:
         self.served_seconds = 0.0
         self.lent_cpu = 0
         self.nested_cpu = 0
+        self.held = 0
+        self.kept_until = float("-inf")
 
     def add(self, shape: Shape) -> None:
         """Note that a shape has queued tasks. A root that comes back gets no credit for its absence."""
@@ -56,14 +73,24 @@ class Root:
         if self.ready.pop(shape, self) is None and not self.ready:
             del self.rotation.ready[self]
 
-    def turn(self) -> tuple[bool, float]:
-        """Sorts before another root's when this one is next."""
-        return not self.is_owed, self.served_seconds
-
     @property
     def is_owed(self) -> bool:
         """Whether its blocked tasks have given back more CPU than their children use."""
         return self.lent_cpu > self.nested_cpu
+
+    def keeps(self, besides: int, rival: Root, part: int, now: float) -> bool:
+        """Whether this root may go on with a place for which a rival, whose turn it is, would have to end a process.
+
+        It gives the place up at once if it then still holds as much as the rival, and after its lease if it then holds
+        no less than the rival holds now: whole shares are equal soon, and what is left over goes round.
+
+        Args:
+            besides: what this root holds besides the place.
+            part: what the rival would hold more.
+        """
+        if besides >= rival.held + part:
+            return False
+        return now < self.kept_until or besides < rival.held
 
     def charge(self, seconds: float) -> None:
         """Count run time as served, or take it back when negative."""

@@ -153,4 +153,6 @@ def _check_roots(tables: Tables) -> None:
         lent = sum(w.shape.demand.cpu for w in leases if w.shape is not None and not w.holds_cpu)
         nested = sum(w.shape.demand.cpu for w in leases if w.shape is not None and w.is_nested)
         assert root.lent_cpu == lent, f"a root lent {root.lent_cpu}, its blocked tasks hold {lent}"
+        held = sum(w.shape.part for w in leases if w.shape is not None and w.holds_cpu)
+        assert root.held == held, f"a root holds {root.held}, its leases {held}"
         assert root.nested_cpu == nested, f"nested leases hold {root.nested_cpu}, {nested} counted"

@@ -6,7 +6,10 @@ nothing is outstanding at it; a blocked one holds all but the CPUs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .commands import KillWorker, Resume, StartWorker, StopWorker, Unbound
+from .fairness import LEASE_SECONDS
 from .queues import Shape
 from .tables import Binding, Tables, Worker, WorkerState
 
@@ -54,6 +57,15 @@ class Leases:
         worker = self._find(shape) if shape.binding.idle else None
         return worker is not None and worker.state == IDLE
 
+    def costs_nobody(self, shape: Shape) -> bool:
+        """Whether a worker for the shape ends no process of another root with work; nobody keeps children waiting."""
+        return shape.root.is_owed or self._find(shape) is not None or self._has_place(shape.binding)
+
+    def is_warm(self, shape: Shape) -> bool:
+        """Whether there is a worker for the shape, started or starting, that nobody has leased."""
+        binding = shape.binding
+        return bool(binding.idle or binding.spare) and self._find(shape) is not None
+
     def acquire(self, shape: Shape) -> Worker:
         """Lease a worker to a shape for which ``can_staff`` holds: a warm one, one that is starting, or a new one."""
         worker = self._find(shape)
@@ -67,6 +79,7 @@ class Leases:
         shape.leased[worker.number] = worker
         worker.shape = shape
         worker.holds_cpu = True
+        shape.root.held += shape.part
         if not demand.cpu:
             shape.binding.cpuless_leases += 1
         if worker.state == STARTING:
@@ -84,6 +97,7 @@ class Leases:
             return
         tables = self._tables
         if worker.holds_cpu:
+            shape.root.held -= shape.part
             self.mark_nested(worker, nested=False)
         else:
             shape.root.lent_cpu -= shape.demand.cpu
@@ -105,6 +119,13 @@ class Leases:
             tables.commands.append(Resume(worker.number))  # a thread that outlives its task waits for it
         if state < STOPPING:
             self.make_idle(worker)
+
+    def begin(self, worker: Worker, now: float) -> None:
+        """Put a worker that has just started at its binding's disposal; its root keeps its share for a while."""
+        # It gives up its place and is chosen again as an idle one: meanwhile somebody else may come first.
+        self.release(worker)
+        worker.binding.client.root.kept_until = now + LEASE_SECONDS
+        self.make_idle(worker)
 
     def make_idle(self, worker: Worker) -> None:
         """Put a worker without lease at its binding's disposal, or stop it when it has served."""
@@ -134,6 +155,7 @@ class Leases:
         self.mark_nested(worker, nested=False)
         worker.state = BLOCKED
         worker.holds_cpu = False
+        shape.root.held -= shape.part
         shape.root.lent_cpu += shape.demand.cpu
         self._tables.resources.free_cpu += shape.demand.cpu
 
@@ -150,6 +172,7 @@ class Leases:
             tables.resuming.popleft()
             resources.free_cpu -= shape.demand.cpu
             shape.root.lent_cpu -= shape.demand.cpu
+            shape.root.held += shape.part
             worker.state = BUSY
             worker.holds_cpu = True
             self.mark_nested(worker, nested=worker.range.packets[0].kind.client.worker is not None)
@@ -158,7 +181,7 @@ class Leases:
     def start(self, binding: Binding, gpu_ids: tuple[int, ...] = ()) -> Worker:
         """Start one more worker; when there are many processes an idle one of another binding ends first."""
         tables = self._tables
-        if len(tables.workers) >= PROCESSES_PER_SLOT * tables.resources.slots:
+        if self._is_full():
             self._stop_another(binding)
         tables.last_worker += 1
         worker = Worker(tables.last_worker, binding, gpu_ids)
@@ -242,12 +265,29 @@ class Leases:
                     return worker
         return None
 
-    def _stop_another(self, binding: Binding) -> None:
+    def _is_full(self) -> bool:
+        return len(self._tables.workers) >= PROCESSES_PER_SLOT * self._tables.resources.slots
+
+    def _has_place(self, binding: Binding) -> bool:
+        return not self._is_full() or any(not w.binding.client.root.ready for w in self._spared_by(binding))
+
+    def _spared_by(self, binding: Binding) -> Iterator[Worker]:
+        """Idle workers that may end for one of a binding."""
         for worker in self._tables.workers.values():
             other = worker.binding
             if worker.state == IDLE and other is not binding and not other.spec.ordered:
-                self.stop(worker)
-                return
+                yield worker
+
+    def _stop_another(self, binding: Binding) -> None:
+        now = self._tables.now
+
+        def loss(worker: Worker) -> tuple[bool, bool, int]:
+            root = worker.binding.client.root
+            return bool(root.ready), now < root.kept_until, -len(worker.binding.idle)
+
+        least = min(self._spared_by(binding), key=loss, default=None)
+        if least is not None:
+            self.stop(least)
 
     def _write_off(self, worker: Worker, state: WorkerState) -> None:
         binding = worker.binding

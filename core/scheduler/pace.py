@@ -57,6 +57,11 @@ class Pace:
         """Seconds that a task is reckoned at: a whole range when nothing is known."""
         return self.mean or RANGE_SECONDS
 
+    @property
+    def is_short(self) -> bool:
+        """Whether such tasks may lie behind others: measured, and not long."""
+        return 0.0 < self.mean < RANGE_SECONDS
+
     def room(self, packets: int, outstanding_seconds: float) -> int:
         """How many more tasks a worker may get that has so much outstanding.
 
@@ -65,6 +70,6 @@ class Pace:
         mean = self.mean
         if not packets:
             return 1 if not mean or mean >= RANGE_SECONDS else int(RANGE_SECONDS / mean)
-        if not mean or mean >= RANGE_SECONDS or packets >= RANGE_PACKETS:
+        if not self.is_short or packets >= RANGE_PACKETS:
             return 0
         return max(0, int((RANGE_SECONDS - outstanding_seconds) / mean))

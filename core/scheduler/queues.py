@@ -25,17 +25,19 @@ class Shape:
     """One binding and demand. A worker leases a shape while it has anything outstanding.
 
     ``waiting`` holds the kinds with queued tasks, ``leased`` the workers that hold its resources, ``coming`` counts
-    those of them that are still starting. ``capacity`` is how many fit at once on an empty node. ``is_shared``: other
-    nodes could run its tasks too.
+    those of them that are still starting. ``capacity`` is how many fit at once on an empty node, ``part`` what of the
+    node one of them holds. ``is_shared``: other nodes could run its tasks too.
     """
 
-    __slots__ = ("binding", "demand", "root", "capacity", "is_shared", "waiting", "queued", "leased", "coming")
+    __slots__ = ("binding", "demand", "root", "capacity", "part", "is_shared", "waiting", "queued", "leased",
+                 "coming")  # fmt: skip
 
-    def __init__(self, binding: Binding, demand: Demand, capacity: int, *, is_shared: bool) -> None:
+    def __init__(self, binding: Binding, demand: Demand, capacity: int, part: int, *, is_shared: bool) -> None:
         self.binding = binding
         self.demand = demand
         self.root: Root = binding.client.root
         self.capacity = capacity
+        self.part = part
         self.is_shared = is_shared
         self.waiting: dict[Kind, None] = {}
         self.queued = 0
@@ -63,11 +65,12 @@ class Kind:
     ``offset`` counts tasks of the first queued interval that have gone already. ``outstanding`` counts queued and
     dealt ones. ``wanted`` is how many more its owner would send, ``credit`` what it was granted last: 0 when nothing of
     it is taken, because no node can run it (``is_refused``) or because only others can or should. At the last look,
-    ``looked_at``, nothing had finished since ``silent_since`` and there were ``seen_samples`` measurements.
+    ``looked_at``, nothing had finished since ``silent_since`` and there were ``seen_samples`` measurements;
+    ``patience`` is how long at least its last task waits here.
     """
 
     __slots__ = ("client", "id", "shape", "pace", "queue", "offset", "queued", "outstanding", "credit", "wanted",
-                 "is_refused", "seen_samples", "silent_since", "looked_at")  # fmt: skip
+                 "is_refused", "seen_samples", "silent_since", "looked_at", "patience")  # fmt: skip
 
     def __init__(self, client: Client, kind_id: int, shape: Shape, credit: int) -> None:
         self.client = client
@@ -84,6 +87,12 @@ class Kind:
         self.seen_samples = 0
         self.silent_since = 0.0
         self.looked_at = float("-inf")
+        self.patience = 0.0
+
+    @property
+    def is_kept_out(self) -> bool:
+        """Whether none of what is here runs: the tasks of others are in its way."""
+        return 0 < self.queued == self.outstanding
 
     def push(self, interval: Interval) -> None:
         """Queue what has arrived behind everything else."""

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from .claims import Range
 from .commands import BindingSpec, Command, InvalidTransition
-from .fairness import Root, Rotation
+from .fairness import WHOLE, Root, Rotation
 from .queues import Kind, Shape
 from .resources import CPULESS_PER_SLOT, Demand, Resources
 
@@ -144,14 +144,15 @@ class Tables:
 
     ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
     are held back, ``now`` the time of the last event that told it. ``joined``: there are other nodes for what this one
-    cannot run; ``is_draining``: only they take what comes. After the look at ``looked_at`` nothing that waited needed
-    another one until a task arrives after the one with number ``calm_order``, or is put back.
+    cannot run; ``is_draining``: only they take what comes. After the look at ``looked_at``, at ``watched`` kinds,
+    nothing that waited needed another one until a task arrives after the one with number ``calm_order``, or is put
+    back.
     """
 
     __slots__ = (
         "resources", "initial_credit", "joined", "clients", "workers", "rotation", "resuming", "stacked",
         "cpuless_shapes", "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
-        "is_draining", "looked_at", "calm_order",
+        "is_draining", "looked_at", "watched", "calm_order",
     )  # fmt: skip
 
     def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int, joined: bool) -> None:
@@ -173,6 +174,7 @@ class Tables:
         self.held_for: Shape | None = None
         self.is_draining = False
         self.looked_at = 0.0
+        self.watched = 0
         self.calm_order = -1
 
     def is_home_of(self, binding: Binding) -> bool:
@@ -220,6 +222,7 @@ class Tables:
         A node of a cluster that has no CPU runs nothing at all.
         """
         capacity = self.resources.capacity(demand)
+        part = WHOLE // max(1, capacity)
         spec = binding.spec
         if self.joined and not self.resources.totals.get("CPU"):
             capacity = 0
@@ -231,7 +234,7 @@ class Tables:
         elif spec.processes:
             capacity = min(capacity, spec.processes)
         is_shared = self.joined and not spec.ordered
-        shape = binding.shapes[demand] = Shape(binding, demand, capacity, is_shared=is_shared)
+        shape = binding.shapes[demand] = Shape(binding, demand, capacity, part, is_shared=is_shared)
         if not demand.cpu:
             self.cpuless_shapes += 1
         return shape
