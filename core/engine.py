@@ -14,6 +14,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from .options import INLINE_ADDRESS, Settings, TaskOptions
@@ -71,6 +72,10 @@ class TaskArray(Protocol):
     @property
     def has_failed(self) -> bool:
         """Whether whatever is appended from now on completes at once as failed: its workers or its engine have gone."""
+
+    @property
+    def run_seconds(self) -> float:
+        """Run time of the items that have finished so far, all of it together, as the workers measured it."""
 
     @property
     def taken_nbytes(self) -> int:
@@ -226,6 +231,13 @@ class Engine(Protocol):
         A function that does not pickle is reported by the items.
         """
 
+    def idle(self) -> AbstractContextManager[None]:
+        """Let others have the CPUs of the task that calls this, for as long as the context lasts.
+
+        For a task whose main thread waits in ways that the engine does not see: it polls, or another thread of it takes
+        results. At the end it waits for its CPUs. Nestable; outside of tasks, and in other threads, it does nothing.
+        """
+
     def nodes(self) -> list[dict[str, Any]]:
         """Describe the nodes: `id`, `host`, `pid`, `resources`, `available` and `workers`.
 
@@ -300,6 +312,11 @@ _engine: Engine | None = None
 _settings: Settings | None = None  # those that `begin` was given: an engine that is lost is followed by one like it
 _lost: deque[Engine] = deque()
 _fork_holds: list[bool] = []  # whether the fork that is going on has the lock
+
+
+#: Modules that workers import before they run a program's tasks, by name: backends that make themselves known to their
+#: host library when they are imported add theirs.
+companions: list[str] = []
 
 
 class ForkHooks(NamedTuple):

@@ -74,6 +74,9 @@ class Inbox:
             else:
                 self._finish_mixed(done, values, origin)
             if done.stream:
+                array = owner.arrays.get(done.stream)
+                if array is not None:
+                    array.seconds += done.seconds
                 self._client.on_items(done.stream)
 
     def _finish_mixed(self, done: pb.Done, values: list[bytes], origin: int) -> None:

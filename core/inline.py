@@ -13,6 +13,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from random import getrandbits
 from typing import Any
@@ -149,6 +150,10 @@ class InlineEngine:
             arrays = [other for other in self._arrays[binding.id] if not other.is_done]
             self._arrays[binding.id] = [*arrays, array]
         return array
+
+    def idle(self) -> AbstractContextManager[None]:
+        """Do nothing: no task holds anything."""
+        return nullcontext()
 
     def nodes(self) -> list[dict[str, Any]]:
         """Describe this process as the only node, without workers."""

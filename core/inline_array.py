@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,6 +52,7 @@ class InlineArray:
         self._is_cancelled = False
         self.count = 0
         self.finished = 0
+        self.run_seconds = 0.0
         self.taken_nbytes = 0  # nothing is copied, so nothing is counted
 
     @property
@@ -100,7 +102,9 @@ class InlineArray:
                 return False
             index = self.finished
             refused = TaskCancelledError("the call was cancelled") if self._is_cancelled else self._refused
+            since = time.perf_counter()
             done = Completion(index, False, refused) if refused else run_call(self._function, (item,), {}, index)
+            self.run_seconds += time.perf_counter() - since
             self.finished += 1
             self._done.append(done)
             return True

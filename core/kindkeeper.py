@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from .client import Client, MadeKind
-from .engine import Binding
+from .engine import Binding, companions
 from .interrupts import shield
 from .options import TaskOptions
 from .rpc.protos import outboard_pb2 as pb
@@ -41,14 +41,14 @@ class KindKeeper:
         """Find or make the kind of these calls; a function is pickled once while it cannot have changed."""
         binding_id = binding.id if binding is not None else 0
         is_stable = type(function) is FunctionType and function.__closure__ is None
-        key: Key = (id(function), options.key, binding_id, writable)
+        key: Key = (id(function), options.key, binding_id, writable, len(companions))
         if is_stable:
             made = self._kept.get(key)
             if made is not None:
                 return made.kind
         encoded = self._client.values.encode_call(function)
         if not is_stable:
-            key = (encoded.body, options.key, binding_id, writable)
+            key = (encoded.body, options.key, binding_id, writable, len(companions))
         with shield, self._client.lock:
             made = self._kept.get(key)
             if made is not None:
@@ -69,7 +69,7 @@ class KindKeeper:
         client.hold_encoded(encoded)
         client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding_id, function=encoded.body, name=name,
                                         resources=options.demand(), num_returns=options.num_returns,
-                                        writable=writable, sys_path=sys.path)  # fmt: skip
+                                        writable=writable, sys_path=sys.path, modules=companions)  # fmt: skip
         client.kind_binding[kind.id] = binding_id
         if binding_id and client.reach.joined:
             client.reach.bindings.choose(binding_id, options.demand())

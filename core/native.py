@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -488,6 +489,10 @@ class NativeEngine:
             return True
 
     # -- the cluster --------------------------------------------------------------------------------------------------
+
+    def idle(self) -> AbstractContextManager[None]:
+        """See `Engine.idle`."""
+        return self.client.turns.idle()
 
     def nodes(self) -> list[dict[str, Any]]:
         """See `Engine.nodes`."""

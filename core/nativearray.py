@@ -55,6 +55,11 @@ class NativeArray:
         return self._record.finished
 
     @property
+    def run_seconds(self) -> float:
+        """See `TaskArray.run_seconds`."""
+        return self._record.seconds
+
+    @property
     def has_failed(self) -> bool:
         """See `TaskArray.has_failed`."""
         record = self._record

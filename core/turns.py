@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .interrupts import shield
@@ -31,6 +32,24 @@ class Turns:
         self._reader: int | None = None
         self._waiters: deque[Any] = deque()  # locks of threads that wait for word from the one that reads
         self.told_blocked = False
+        self._idle = 0  # contexts in which the task leaves its CPUs to others, whatever its threads wait for
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Give back the CPUs of the task that this is called in, until the context ends."""
+        if not self._client.in_task():
+            yield
+            return
+        with shield:
+            self._idle += 1
+            if not self.told_blocked:
+                self.block()
+        try:
+            yield
+        finally:
+            with shield:
+                self._idle -= 1
+                self._unblock()
 
     def wait(self, ready: Callable[[], bool], deadline: float | None = None) -> bool:
         """Wait until `ready()`; False when the deadline (monotonic seconds) passed first. Ctrl-C ends it at once."""
@@ -135,7 +154,7 @@ class Turns:
 
     def _unblock(self) -> None:
         """Take the CPUs back before the task goes on."""
-        if not self.told_blocked or self._client.closed_mark is not None:
+        if self._idle or not self.told_blocked or self._client.closed_mark is not None:
             return
         self._client.inbox.replies.pop(Frame.RESUME, None)
         with self._client.lock:

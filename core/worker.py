@@ -269,6 +269,8 @@ class Worker:
             if path not in sys.path:
                 sys.path.append(path)
         try:
+            for name in spec.modules:
+                importlib.import_module(name)
             function, _ = self._decode_pinned(spec.function)
             return RunningKind(function, b"", spec.num_returns, spec.writable), True
         except BaseException as error:

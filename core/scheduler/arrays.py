@@ -33,7 +33,7 @@ class Array:
     """One task array; `Items` calls the methods, the driver takes `completions`."""
 
     __slots__ = ("attempts", "cancelled", "completions", "count", "cursor", "disposed", "extras", "finished", "kind",
-                 "loads", "losses", "owed", "places", "requeued", "sent", "state", "stream")  # fmt: skip
+                 "loads", "losses", "owed", "places", "requeued", "seconds", "sent", "state", "stream")  # fmt: skip
 
     def __init__(self, stream: int, kind: Kind) -> None:
         self.stream = stream
@@ -43,6 +43,7 @@ class Array:
         self.finished = 0  # items settled
         self.sent = 0  # items in SENT
         self.owed = 0  # items in OWED
+        self.seconds = 0.0  # run time of what has finished, as it was measured where it ran
         self.cancelled = False  # nothing more will be sent
         self.disposed = False  # nobody will take completions
         self.state = bytearray()

@@ -460,3 +460,11 @@ def test_what_does_not_pickle_is_reported_by_the_reference(native: Engine) -> No
     array = native.open_array(double, OPTIONS)
     array.extend([1, lock, 2])
     assert sorted((c.index, c.ok) for c in take_all(array)) == [(0, True), (1, False), (2, True)]
+
+
+def test_the_run_time_of_items_adds_up(engine: Engine) -> None:
+    array = engine.open_array(time.sleep, OPTIONS)
+    assert array.run_seconds == 0
+    array.extend([0.02, 0.03])
+    take_all(array)
+    assert 0.05 <= array.run_seconds < 2

@@ -440,7 +440,7 @@ class Interval(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., stream: _Optional[int] = ..., first: _Optional[int] = ..., attempt: _Optional[int] = ..., calls: _Optional[_Iterable[bytes]] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., stride: _Optional[int] = ..., array: bool = ...) -> None: ...
 
 class Kind(_message.Message):
-    __slots__ = ["binding", "function", "id", "name", "num_returns", "owner", "resources", "sys_path", "writable"]
+    __slots__ = ["binding", "function", "id", "modules", "name", "num_returns", "owner", "resources", "sys_path", "writable"]
     class ResourcesEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -451,6 +451,7 @@ class Kind(_message.Message):
     BINDING_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    MODULES_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUM_RETURNS_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -460,13 +461,14 @@ class Kind(_message.Message):
     binding: int
     function: bytes
     id: int
+    modules: _containers.RepeatedScalarFieldContainer[str]
     name: str
     num_returns: int
     owner: int
     resources: _containers.ScalarMap[str, int]
     sys_path: _containers.RepeatedScalarFieldContainer[str]
     writable: bool
-    def __init__(self, id: _Optional[int] = ..., binding: _Optional[int] = ..., function: _Optional[bytes] = ..., name: _Optional[str] = ..., resources: _Optional[_Mapping[str, int]] = ..., num_returns: _Optional[int] = ..., writable: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., owner: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., binding: _Optional[int] = ..., function: _Optional[bytes] = ..., name: _Optional[str] = ..., resources: _Optional[_Mapping[str, int]] = ..., num_returns: _Optional[int] = ..., writable: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., owner: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class KindRefused(_message.Message):
     __slots__ = ["asked", "available", "id", "reason"]
