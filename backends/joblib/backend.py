@@ -1,0 +1,144 @@
+"""What joblib asks of a backend. Source of the contract: `joblib._parallel_backends.ParallelBackendBase`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import joblib
+from joblib.parallel import FallbackToBackend, ParallelBackendBase
+from outboard.engine import current
+
+from .batches import Batch
+from .calls import ParallelCall
+from .context import Context
+from .window import Window
+from .workers import keeper
+
+NAME = "dist"
+
+
+class DistBackend(ParallelBackendBase):  # type: ignore[misc]
+    """joblib's tasks on the workers of an Outboard cluster.
+
+    Each `Parallel` works with a backend of its own (see `configure`), so one that a context holds may serve any
+    number of them, one after the other or at once, from any thread.
+
+    Args:
+        nesting_level: how many `Parallel` are around this one; None: joblib says.
+        inner_max_num_threads: threads that libraries may use in a worker; None: the machine's CPUs divided among the
+            workers that run there.
+        backend_kwargs: accepted, as joblib passes on whatever it does not know.
+    """
+
+    default_n_jobs = -1
+    supports_retrieve_callback = True
+    supports_inner_max_num_threads = True
+    supports_sharedmem = False
+    uses_threads = False
+
+    def __init__(
+        self, nesting_level: int | None = None, inner_max_num_threads: int | None = None, **backend_kwargs: Any
+    ) -> None:
+        super().__init__(nesting_level, inner_max_num_threads, **backend_kwargs)
+        self.parallel: Any = None
+        self._serves: weakref.ref[Any] | None = None
+        self._call: ParallelCall | None = None
+        self._shares = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DistBackend, (self.nesting_level, self.inner_max_num_threads)
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """Return how many tasks may run at once: -1 all slots of the cluster, -2 all but one; None is one."""
+        if n_jobs == 0:
+            raise ValueError("n_jobs == 0 in Parallel has no meaning")
+        if n_jobs is None:
+            return 1
+        if n_jobs > 0:
+            return n_jobs
+        slots = keeper.count_slots()
+        # Not 1 for "all": joblib would then run everything in the calling process and leave the cluster idle.
+        return max(2, slots) if n_jobs == -1 else max(1, slots + 1 + n_jobs)
+
+    def configure(
+        self,
+        n_jobs: int | None = 1,
+        parallel: Any = None,
+        prefer: str | None = None,
+        require: str | None = None,
+        max_nbytes: int | None = 1 << 20,
+        mmap_mode: str | None = "r",
+        **ignored: Any,
+    ) -> int:
+        """Prepare for the calls of one `Parallel`; returns how many of its tasks may run at once.
+
+        `max_nbytes=None` or `mmap_mode=None` turns off that large arguments are stored once for the whole call. Other
+        values, and a temporary folder, make no difference: arguments lie in the store and every task may write to its
+        own copy of them.
+
+        Raises:
+            FallbackToBackend: this one serves another `Parallel` already; takes a new one along.
+        """
+        if self._serves is None or self._serves() is not parallel:
+            own = DistBackend(self.nesting_level, self.inner_max_num_threads, **self.backend_kwargs)
+            own._serves = weakref.ref(parallel)
+            raise FallbackToBackend(own)
+        self.parallel = parallel
+        self._shares = max_nbytes is not None and mmap_mode is not None
+        return self.effective_n_jobs(n_jobs)
+
+    def start_call(self) -> None:
+        """Open a task array for the call, with what the calling thread has set."""
+        engine, parallel = current(), self.parallel
+        n_jobs = self.effective_n_jobs(parallel.n_jobs)
+        window: Window[Batch] | None = None
+        if parallel.return_generator:
+            window = Window(ordered=parallel.return_ordered, least=2 * n_jobs)
+        workers = keeper.lend(engine, n_jobs, are_all=parallel.n_jobs == -1)
+        context = Context(self._nested(), n_jobs, self.inner_max_num_threads)
+        self._call = ParallelCall(engine, context, workers, window=window, shares=self._shares)
+
+    def submit(self, func: Any, callback: Callable[[Any], object] | None = None) -> Batch:
+        """Start a batch of tasks; the callback gets what this returns, once, however they come out."""
+        assert self._call is not None and callback is not None, "joblib submits within a call, with a callback"
+        return self._call.submit(func.items, callback)
+
+    def retrieve_result_callback(self, out: Batch) -> Any:
+        """Return the results of a batch that has finished, or raise what one of its tasks raised."""
+        return out.outcome()
+
+    def compute_batch_size(self) -> int:
+        """Return how many tasks to submit at a time, from the run times that the workers measured."""
+        return 1 if self._call is None else self._call.batch_size
+
+    def stop_call(self) -> None:
+        """Let go of the call; what large arguments it stored is freed."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.end()
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """Cancel what is queued and what runs; workers stay for the next call."""
+        if self._call is not None:
+            self._call.abort()
+
+    def get_nested_backend(self) -> tuple[ParallelBackendBase, int]:
+        """Return the backend of `Parallel`s within tasks: the same cluster for those that ask for several jobs."""
+        return self._nested(), 1
+
+    @contextmanager
+    def retrieval_context(self) -> Iterator[None]:
+        """Give the slot of the task that waits here to the tasks that it waits for."""
+        with current().idle():
+            yield
+
+    def _nested(self) -> DistBackend:
+        return DistBackend(nesting_level=(self.nesting_level or 0) + 1)
+
+
+def register(make_default: bool = False) -> None:
+    """Make the name "dist" known to joblib; `make_default` also makes it what joblib takes where none is named."""
+    joblib.register_parallel_backend(NAME, DistBackend, make_default=make_default)

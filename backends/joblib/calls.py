@@ -1,0 +1,216 @@
+"""One call of a `Parallel`: its task array, its batches, and the thread that hears how they came out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from outboard.engine import Completion, Engine, TaskArray
+
+from .batches import Batch, TaskTuple
+from .batching import BATCH_TASKS, BatchSizer
+from .context import Context, Task
+from .window import Window
+from .workers import Workers, keeper
+
+#: Seconds after which a process that does not leave its task when the call is aborted is killed.
+KILL_AFTER = 1.0
+
+#: Seconds that the end of a call waits for its thread, which has nothing left to do.
+THREAD_WAIT = 1.0
+
+#: Bytes of an argument whose task travels alone: it lies in the store, which many at once would fill.
+LARGE_NBYTES = 64 << 10
+
+
+class ParallelCall:
+    """The tasks of one `Parallel.__call__`.
+
+    Callbacks run in the thread of the call or, for what was held back from a generator's consumer, in the consumer's.
+    Each batch gets one call of its callback, however its tasks come out.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        context: Context,
+        workers: Workers,
+        *,
+        window: Window[Batch] | None,
+        shares: bool,
+    ) -> None:
+        self.window = window
+        self.batch_size = 1
+        self._engine = engine
+        self._context = context
+        self._workers = workers
+        self._shares = shares
+        self._task: Task | None = None  # it and what follows are made with the first batch
+        self._array: TaskArray | None = None
+        self._thread: threading.Thread | None = None
+        self._sizer = BatchSizer()
+        self._sending = threading.Lock()  # batches get their place in the array in the order of sending
+        self._count = 0
+        self._number = 0
+        self._parts: dict[int, tuple[Batch, range]] = {}  # what each item that has not finished holds, by its index
+        self._finished = 0  # tasks
+        self._gathered: list[Batch] | None = None  # what callbacks submit in the thread, while it runs some
+        self._windowing = threading.Lock()
+        self._wake = threading.Event()
+        self._ended = False
+        self._aborted = False
+
+    def submit(self, tasks: Sequence[TaskTuple], callback: Callable[[Any], object]) -> Batch:
+        """Start the tasks of one batch."""
+        batch = Batch(self._number, tasks, callback, None if self.window is None else self.on_consumed)
+        self._number += 1  # joblib's own lock makes submissions serial
+        if self._gathered is not None and threading.current_thread() is self._thread:
+            self._gathered.append(batch)
+        else:
+            self._send([batch])
+        return batch
+
+    def on_consumed(self, number: int) -> None:
+        """Hear that the consumer took a result."""
+        if self._ended or self.window is None:
+            return
+        with self._windowing:
+            released = self.window.on_consumed(number)
+        for batch in released:
+            batch.callback(batch)
+
+    def abort(self) -> None:
+        """Cancel whatever has not finished; what runs is interrupted and, if that does not help, killed."""
+        self._aborted = True
+        if self._array is not None:
+            self._array.cancel(kill_after=KILL_AFTER)
+        self.end()
+
+    def end(self) -> None:
+        """Take no more batches, and let the thread go. Repeatable."""
+        if self._ended:
+            return
+        self._ended = True
+        self._wake.set()
+        keeper.give_back(self._engine, self._workers)
+        thread = self._thread
+        if thread is not None and not self._aborted and threading.current_thread() is not thread:
+            thread.join(THREAD_WAIT)
+
+    def _send(self, batches: list[Batch]) -> None:
+        self._extend([(batch, part) for batch in batches for part in self._divided(batch)])
+
+    def _divided(self, batch: Batch) -> Iterator[range]:
+        """Yield which tasks travel together: several tiny ones, but none with large arguments."""
+        size, count = self._sizer.item_size, len(batch)
+        if size == 1 or any(map(_is_large, batch.tasks or ())):
+            size = 1
+        return (range(first, min(first + size, count)) for first in range(0, count, size))
+
+    def _extend(self, parts: list[tuple[Batch, range]]) -> None:
+        with self._sending:
+            task, array = self._task, self._array
+            if task is None or array is None:
+                task, array = self._open(parts[0][0])
+            items: list[Any] = []
+            for batch, part in parts:
+                if batch.tasks is None:
+                    continue  # it has failed meanwhile
+                calls = list(map(task.call, batch.tasks[part.start : part.stop]))
+                self._parts[self._count + len(items)] = batch, part
+                items.append(calls if len(calls) > 1 else calls[0])
+            self._count += len(items)
+            array.extend(items)
+        self._wake.set()
+
+    def _open(self, batch: Batch) -> tuple[Task, TaskArray]:
+        """Open the array, whose function holds that of the first task: most calls have no other."""
+        task = self._task = Task(self._context, batch.tasks[0][0] if batch.tasks else None)
+        array = self._array = self._engine.open_array(
+            task, self._workers.options, self._workers.binding, share_arguments=self._shares
+        )
+        self._thread = threading.Thread(target=self._collect, args=(array,), name="OutboardParallel", daemon=True)
+        self._thread.start()
+        return task, array
+
+    def _collect(self, array: TaskArray) -> None:
+        try:
+            while self._take(array):
+                pass
+        except BaseException as error:  # the cluster is gone: joblib must hear of every batch, or waits for ever
+            self._fail_all(error)
+
+    def _take(self, array: TaskArray) -> bool:
+        """Hear of what has finished; False when nothing more comes."""
+        completions = array.take()
+        if completions:
+            settled = self._settled(completions)
+            self._measure(array)
+            self._deliver(settled)
+            return True
+        if self._ended:
+            return False
+        self._wake.wait()
+        self._wake.clear()
+        return True
+
+    def _settled(self, completions: list[Completion]) -> list[Batch]:
+        """Give each outcome to its batch; returns those of which joblib is to hear."""
+        settled, returned = [], []
+        for index, ok, value in completions:
+            batch, part = self._parts.pop(index)
+            was_settled = batch.is_settled
+            rest = batch.settle(part, ok, value)
+            self._finished += len(part) - len(rest)
+            returned += [(batch, range(position, position + 1)) for position in rest]
+            if batch.is_settled and not was_settled:
+                batch.tasks = None
+                settled.append(batch)
+        if returned:
+            self._extend(returned)
+        return settled
+
+    def _measure(self, array: TaskArray) -> None:
+        window = self.window
+        most = BATCH_TASKS
+        if window is not None:
+            with self._windowing:
+                window.resize(array.taken_nbytes / max(1, self._finished))
+                most = max(1, window.room // 8)
+        self.batch_size = self._sizer.on_finished(self._finished, array.run_seconds, most)
+
+    def _deliver(self, ready: list[Batch]) -> None:
+        if self.window is not None:
+            with self._windowing:
+                ready = [passing for batch in ready for passing in self._passing(self.window, batch)]
+        self._gathered = []
+        try:
+            for batch in ready:
+                batch.callback(batch)
+        finally:
+            gathered, self._gathered = self._gathered, None
+        if gathered:
+            self._send(gathered)
+
+    @staticmethod
+    def _passing(window: Window[Batch], batch: Batch) -> list[Batch]:
+        return [batch] if batch.error is not None else window.on_finished(batch)
+
+    def _fail_all(self, error: BaseException) -> None:
+        while self._parts:
+            with self._sending:
+                batches = {id(batch): batch for batch, _ in self._parts.values()}
+                self._parts.clear()
+            for batch in batches.values():
+                if not batch.is_settled:
+                    batch.fail(error)
+                    batch.callback(batch)
+
+
+def _is_large(task: TaskTuple) -> bool:
+    _, args, kwargs = task
+    try:
+        return any(getattr(value, "nbytes", 0) > LARGE_NBYTES for value in (*args, *kwargs.values()))
+    except Exception:  # of a property of the argument's own
+        return True

@@ -1,0 +1,100 @@
+"""The workers of a call: how many slots there are, and the processes that stay warm between calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+
+import joblib
+from outboard.engine import Binding, Engine, current, peek
+from outboard.options import Settings, TaskOptions
+
+#: Seconds for which the number of slots is taken as it was: it is asked for before every call, also by libraries that
+#: only divide their work by it.
+SLOTS_SECONDS = 1.0
+
+#: Sets of processes kept between calls, besides those that are in use. Each costs the memory of idle workers.
+KEPT = 2
+
+#: Smallest amount of a resource that can be asked for.
+_CPU_STEP = 1e-4
+
+
+class Workers:
+    """Processes for at most `n_jobs` tasks at a time; those of the whole cluster when `binding` is None."""
+
+    def __init__(self, engine: Engine, n_jobs: int, slots: int, *, are_all: bool) -> None:
+        share = 1.0 if n_jobs <= slots else max(1, int(slots / n_jobs / _CPU_STEP)) * _CPU_STEP
+        self.options = TaskOptions(num_cpus=share, max_retries=0)
+        self.binding: Binding | None = None
+        self.users = 0
+        if not are_all:
+            self.binding = engine.bind(processes=n_jobs, label=f"joblib-{n_jobs}")
+
+
+class Keeper:
+    """Lends workers to calls and keeps them warm in between. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: weakref.ref[Engine] | None = None
+        self._kept: dict[int, Workers] = {}  # by n_jobs, the one used last at the end
+        self._slots = (0, -SLOTS_SECONDS)
+
+    def count_slots(self) -> int:
+        """Return how many tasks can run at once; a cluster of this process's own is not started to find out."""
+        engine, now = peek(), time.monotonic()
+        if engine is None:
+            settings = Settings.load()
+            if not settings.names_running:
+                return int(settings.num_cpus or joblib.cpu_count())
+            engine = current()
+        with self._lock:
+            slots, when = self._slots
+            if self._is_of(engine) and now - when < SLOTS_SECONDS:
+                return slots
+        slots = max(1, int(engine.cluster_resources().get("CPU", 1)))
+        with self._lock:
+            self._meet(engine)
+            self._slots = (slots, now)
+        return slots
+
+    def lend(self, engine: Engine, n_jobs: int, *, are_all: bool) -> Workers:
+        """Give the workers for one call; `are_all`: whatever the cluster has, also what joins it meanwhile."""
+        slots = self.count_slots()
+        if are_all or n_jobs == slots:
+            return Workers(engine, n_jobs, max(slots, n_jobs), are_all=True)
+        with self._lock:
+            self._meet(engine)
+            workers = self._kept.pop(n_jobs, None)
+            if workers is None or workers.binding is None or workers.binding.failed is not None:
+                workers = Workers(engine, n_jobs, slots, are_all=False)
+            self._kept[n_jobs] = workers
+            workers.users += 1
+        return workers
+
+    def give_back(self, engine: Engine, workers: Workers) -> None:
+        """Hear that a call has ended: processes that were not used for longest end when too many are idle."""
+        if workers.binding is None:
+            return
+        with self._lock:
+            workers.users -= 1
+            idle = [n_jobs for n_jobs, kept in self._kept.items() if not kept.users]
+            ending = [self._kept.pop(n_jobs) for n_jobs in idle[: max(0, len(idle) - KEPT)]]
+        for old in ending:
+            if old.binding is not None:
+                engine.unbind(old.binding, force=False)
+
+    def _is_of(self, engine: Engine) -> bool:
+        return self._engine is not None and self._engine() is engine
+
+    def _meet(self, engine: Engine) -> None:
+        """Forget what was another engine's, which ended with it. Under the lock."""
+        if not self._is_of(engine):
+            self._engine = weakref.ref(engine)
+            self._kept.clear()
+            self._slots = (0, -SLOTS_SECONDS)
+
+
+keeper = Keeper()
