@@ -198,7 +198,7 @@ class Process:
         self.node_link.pipes[1].closed = True
         self.node_link.pipes[0].write(b"")
         for other in self.world.processes.values():
-            if other.root == self.incarnation:
+            if other.alive and other.root == self.incarnation:
                 other.orphaned()
 
     def orphaned(self) -> None:
