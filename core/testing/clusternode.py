@@ -31,7 +31,7 @@ class ClusterNode(NodeProcess):
         loop: Any = node.loop
         self.peering = node.peering = NetPeering(self, node, loop, self.head.members, self.address)
         self.tree = node.tree = Tree(node, self.peering)
-        self.seeker = node.seeker = Seeker(node, self._report)
+        self.seeker = node.seeker = Seeker(node, self._report, "head")
         world.machines.append(self.machine)
 
     def _report(self, report: cluster_pb2.Report) -> None:
