@@ -30,14 +30,6 @@ _CONTAINERS = (tuple, list, dict)
 _inodes: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
 
 
-class _Stamp(NamedTuple):
-    """What tells a file from another one of its name. `mtime_ns`: None where tasks may write."""
-
-    nbytes: int
-    inode: int
-    mtime_ns: int | None
-
-
 class _Layout(NamedTuple):
     """How an array lies in its file: `begin` and `nbytes` of what is mapped, `first`: its first element there."""
 
@@ -88,7 +80,7 @@ def _reduce(array: Any, *, readonly_by_file: bool) -> Any:
     return _open, (str(array.filename), mode, *found, array.dtype, array.flags.writeable)
 
 
-def _find_file(array: Any) -> tuple[_Stamp, _Layout] | None:
+def _find_file(array: Any) -> tuple[int, _Layout] | None:
     """Find the file whose bytes an array shows; None when it shows others, or nobody can tell."""
     root = array
     while isinstance(root.base, sys.modules["numpy"].ndarray):
@@ -102,14 +94,13 @@ def _find_file(array: Any) -> tuple[_Stamp, _Layout] | None:
             return None
     except (OSError, ValueError):  # it has gone, or the map is closed
         return None
-    stamp = _Stamp(status.st_size, status.st_ino, status.st_mtime_ns if array.mode == "r" else None)
     steps = [stride * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True)]
     before = -sum(step for step in steps if step < 0)
     nbytes = before + sum(step for step in steps if step > 0) + array.itemsize
     # The mapping begins on a unit of the system's; numpy notes where its first array begins behind that.
     begin = root.offset - root.offset % mmap.ALLOCATIONGRANULARITY
     begin += array.__array_interface__["data"][0] - memory.address_of(mapping) - before
-    return stamp, _Layout(begin, nbytes, before, array.shape, array.strides)
+    return status.st_ino, _Layout(begin, nbytes, before, array.shape, array.strides)
 
 
 def _inode_of(mapping: mmap.mmap) -> int:
@@ -134,19 +125,17 @@ def _as_memmap(array: Any) -> Any:
     return array.view(sys.modules["numpy"].memmap)
 
 
-def _open(filename: str, mode: str, stamp: _Stamp, layout: _Layout, dtype: Any, is_writable: bool) -> Any:
+def _open(filename: str, mode: str, inode: int, layout: _Layout, dtype: Any, is_writable: bool) -> Any:
     """Map an array's file in the process that was given it."""
     numpy = importlib.import_module("numpy")
 
     try:
         with open(filename, "rb" if mode == "r" else "r+b") as file:
             status = os.fstat(file.fileno())
-            mtime_ns = None if stamp.mtime_ns is None else status.st_mtime_ns
-            if _Stamp(status.st_size, status.st_ino, mtime_ns) != stamp:
+            if status.st_ino != inode or status.st_size < layout.begin + layout.nbytes:
                 raise SerializationError(
-                    f"an argument is a memmap of {filename}, which is another file here or has changed since the call: "
-                    f"found {_Stamp(status.st_size, status.st_ino, mtime_ns)}, expected {stamp}", what="argument"
-                )  # fmt: skip
+                    f"an argument is a memmap of {filename}, which is another file here", what="argument"
+                )
             raw = numpy.memmap(file, numpy.uint8, mode, layout.begin, (layout.nbytes,))
     except OSError as error:
         raise SerializationError(

@@ -74,14 +74,15 @@ def test_readonly_ones_are_not_stored_and_stay_so(path: Path) -> None:
     assert ob.get(remote_total.remote(array, also=array)) == 2 * expected
 
 
-def test_a_file_that_changed_before_the_task_ran_is_named(path: Path, tmp_path: Path) -> None:
+def test_another_file_in_its_place_when_the_task_runs_is_named(path: Path, tmp_path: Path) -> None:
     array = np.memmap(path, np.float64, "r")
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     with Pool(1) as pool:
         first = pool.apply_async(read_gate, (str(gate),))
         second = pool.apply_async(total, (array,))
-        os.utime(path, (1, 1))
+        path.rename(path.with_name("kept"))
+        path.write_bytes(bytes(array.nbytes))
         gate.write_text("go")
         assert first.get(30) == "go"
         with pytest.raises(SerializationError, match=str(path)):

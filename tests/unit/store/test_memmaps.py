@@ -100,19 +100,16 @@ def test_a_file_that_was_deleted_or_replaced_goes_by_content(path: Path, mode: A
     assert np.array_equal(loaded(pickled)[0], np.arange(COUNT))
 
 
-@pytest.mark.parametrize("change", ["deleted", "longer", "replaced", "written"])
+@pytest.mark.parametrize("change", ["deleted", "shorter", "replaced"])
 def test_a_file_that_changed_on_the_way_is_named(path: Path, change: str) -> None:
     pickled = sent([np.memmap(path, np.int64, "r")])
     if change == "deleted":
         path.unlink()
-    elif change == "longer":
-        with open(path, "ab") as file:
-            file.write(b"x")
-    elif change == "replaced":
+    elif change == "shorter":
+        os.truncate(path, 8)
+    else:
         path.rename(path.with_name("kept"))
         np.zeros(COUNT, np.int64).tofile(path)
-    else:
-        os.utime(path, (1, 1))
     with pytest.raises(SerializationError, match=str(path)) as caught:
         loaded(pickled)
     assert caught.value.what == "argument"
