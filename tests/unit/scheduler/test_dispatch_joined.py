@@ -404,3 +404,30 @@ def test_tasks_kept_out_by_long_ones_of_another_kind_go_where_there_is_room(node
     early = look(node, *every_look(0.0, 0.2))
     assert Grant(ROOT, 2, 1) in early and returned(early) == 3
     assert returned(look(node, *every_look(0.2, 1.1))) == 1
+
+
+def test_last_task_of_a_kind_kept_out_is_given_back_twice_as_late_each_time(node: Node) -> None:
+    node.on_kind(ROOT, KindSpec(2, 0, ONE))
+    node.start(node.submit(2))
+    now = 0.0
+    waits = []
+    while len(waits) < 4:
+        begun = now
+        node.submit(1, kind=2, now=now)
+        while not returned(node.on_timer(now)):
+            now += 0.02
+        waits.append(now - begun)
+    assert waits == [pytest.approx(seconds, abs=0.1) for seconds in (1.0, 2.0, 4.0, 8.0)]
+
+
+def test_kind_kept_out_gets_no_more_credit_until_one_has_finished(node: Node) -> None:
+    node.on_kind(ROOT, KindSpec(2, 0, ONE))
+    sent = packets(node.start(node.submit(1, kind=2)))
+    node.finish(sent[0], 0.05, 0.05)
+    sent = packets([*node.submit(1, now=0.05), *node.start(node.submit(1, now=0.05), 0.05)])
+    look(node, *every_look(0.05, 0.1))
+    node.submit(1, kind=2, now=0.1)
+    look(node, *every_look(0.1, 0.3))
+    assert node.on_want(ROOT, 2, 9, 0.3) == []
+    sent = packets(node.finish(sent[0], 0.3, 0.35))
+    assert Grant(ROOT, 2, 2) in node.finish(sent[0], 0.05, 0.4)
