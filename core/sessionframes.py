@@ -12,8 +12,8 @@ import struct
 from .rpc.codec import ProtocolError
 from .scheduler.session_words import Header, SessionName
 
-#: Origin node, owner, node, number, word, dial, seq, expects, granted, inline, type of the message.
-_HEADER = struct.Struct("<QQQQBIQQQIB")
+#: Origin node, owner, node, number, word, dial, seq, expects, type of the message.
+_HEADER = struct.Struct("<QQQQBIQQB")
 
 #: Source and destination of a message.
 STAMP = struct.Struct("<QQ")
@@ -26,8 +26,8 @@ ALL = (1 << 64) - 1
 
 def encode_session(origin: int, header: Header, frame_type: int, body: bytes) -> bytes:
     """Lay out the body of a SESSION frame."""
-    (owner, node, number), word, dial, seq, expects, granted, inline = header
-    fixed = _HEADER.pack(origin, owner, node, number, word, dial, seq, expects, granted, inline, frame_type)
+    (owner, node, number), word, dial, seq, expects = header
+    fixed = _HEADER.pack(origin, owner, node, number, word, dial, seq, expects, frame_type)
     return fixed + body
 
 
@@ -39,8 +39,8 @@ def decode_session(data: bytes) -> tuple[int, Header, int, bytes]:
     """
     if len(data) < _HEADER.size:
         raise ProtocolError(f"a session's frame of {len(data)} bytes")
-    origin, owner, node, number, word, dial, seq, expects, granted, inline, frame_type = _HEADER.unpack_from(data)
-    header = Header(SessionName(owner, node, number), word, dial, seq, expects, granted, inline)
+    origin, owner, node, number, word, dial, seq, expects, frame_type = _HEADER.unpack_from(data)
+    header = Header(SessionName(owner, node, number), word, dial, seq, expects)
     return origin, header, frame_type, data[_HEADER.size :]
 
 

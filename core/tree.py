@@ -311,7 +311,7 @@ class Tree:
         match command:
             case SendFrame(path, header, frame_type, body):
                 self._peering.send_session(path, header, frame_type, body)
-            case Deliver(name, frame_type, body, _):
+            case Deliver(name, frame_type, body):
                 trunk = end.trunks.get(name)
                 if trunk is not None:
                     self._on_message(trunk, frame_type, body)

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from math import inf
 
-from .commands import InvalidTransition
 from .session_books import (
     ACK_SECONDS,
     BEAT_SECONDS,
     DOUBT_SECONDS,
     IDLE_SECONDS,
+    MISSED_SECONDS,
     REDIAL_SECONDS,
     Books,
 )
-from .session_window import GRANT_NBYTES, INLINE_NBYTES, NO_LIMIT, Held, Incoming, Outgoing
+from .session_window import MOST_WAITING_NBYTES, NO_LIMIT, Held, Incoming, Outgoing
 from .session_words import (
     Deliver,
     Dial,
@@ -57,7 +57,7 @@ class Session:
         self.is_closed = False
         self.in_use = False
         self.out = Outgoing()
-        self.come = Incoming(INLINE_NBYTES if books.is_owner else 0)
+        self.come = Incoming()
         self.path: int | None = None
         self.dial = 0
         self.is_joined = False
@@ -77,38 +77,19 @@ class Session:
 
     # -- the program's side
 
-    @property
-    def inline_room(self) -> int:
-        """Bytes of inline results that the owner would still take from this node."""
-        return self.out.inline_allowed - self.out.inline_sent
-
-    def send(self, frame_type: int, body: bytes, now: float, inline: int = 0) -> bool:
-        """Send a message of which ``inline`` bytes are results; it waits where a path or room is missing.
+    def send(self, frame_type: int, body: bytes, now: float) -> bool:
+        """Send a message; it waits where a path or room is missing.
 
         It is never turned away for want of room: what can wait itself looks at ``out.room`` first. Returns False, and
-        forgets the message, once the session is closed. Raises InvalidTransition when ``inline_room`` is too small.
+        forgets the message, once the session is closed.
         """
         if self.is_closed:
             return False
-        if inline:
-            if inline > self.inline_room:
-                raise InvalidTransition(f"{inline} inline bytes, {self.inline_room} are granted")
-            self.out.inline_sent += inline
         self._used_at = now
-        self._post((DATA, frame_type, body, inline), now)
+        self._post((DATA, frame_type, body), now)
+        if self.out.waiting_nbytes > MOST_WAITING_NBYTES:
+            self._books.need(max(now, self._silence_due()))
         return True
-
-    def taken(self, nbytes: int, now: float) -> None:
-        """Let the node send so many inline bytes more: the program has taken as many.
-
-        Raises InvalidTransition when fewer came.
-        """
-        come = self.come
-        if come.granted + nbytes > come.inline + INLINE_NBYTES:
-            raise InvalidTransition(f"{nbytes} bytes taken, more than came")
-        come.granted += nbytes
-        if come.granted - come.granted_told >= GRANT_NBYTES and self.path is not None:
-            self._say(BEAT, now)
 
     def set_in_use(self, in_use: bool, now: float) -> None:
         """Say whether anything is outstanding here, from when on; without that the session may be closed."""
@@ -162,7 +143,7 @@ class Session:
 
     def on_frame(self, path: int, header: Header, frame_type: int, body: bytes, now: float) -> None:
         """Take a frame of this session, from whichever path."""
-        _, word, dial, seq, expects, granted, inline = header
+        _, word, dial, seq, expects = header
         self._heard_at = now
         out = self.out
         if word == CLOSED:
@@ -173,12 +154,10 @@ class Session:
             return
         if expects > out.base:
             out.acknowledge(expects)
-        if granted > out.inline_allowed:
-            out.inline_allowed = granted
         if dial > self.dial or not self.is_joined:
             self._join(path, dial, now)
         if word < OPEN and seq == self.come.expects:
-            self._accept(word, frame_type, body, inline, now)
+            self._accept(word, frame_type, body, now)
         elif word < OPEN and seq < self.come.expects:
             self._books.ignored["repeat"] += 1
             self._owe(0, now)
@@ -204,24 +183,20 @@ class Session:
         self._say(BEAT, now)
         self._books.need(max(now, self.due()))
 
-    def _accept(self, word: int, frame_type: int, body: bytes, inline: int, now: float) -> None:
+    def _accept(self, word: int, frame_type: int, body: bytes, now: float) -> None:
         """Take the frame that was expected."""
         come = self.come
         come.expects += 1
         self._used_at = now
         if word == DATA:
-            come.inline += inline
-            if come.inline > come.granted:
-                self.lose(SessionEnd.BREACH, now)
-                return
-            self._books.commands.append(Deliver(self.name, frame_type, body, inline))
+            self._books.commands.append(Deliver(self.name, frame_type, body))
         elif (word == END) is self._books.is_owner:
             self.lose(SessionEnd.BREACH, now)
             return
         elif word == STAY:
             self.out.limit = NO_LIMIT
         elif self.in_use or self.out.base < self.out.next:
-            self._post((STAY, 0, b"", 0), now)
+            self._post((STAY, 0, b""), now)
         else:
             if self.path is not None:
                 self._say(CLOSED, now)
@@ -256,15 +231,13 @@ class Session:
             frame = out.take()
             if frame is None:
                 return
-            word, frame_type, body, inline = frame
-            self._say(word, now, out.cursor - 1, frame_type, body, inline)
+            word, frame_type, body = frame
+            self._say(word, now, out.cursor - 1, frame_type, body)
 
-    def _say(
-        self, word: int, now: float, seq: int = 0, frame_type: int = 0, body: bytes = b"", inline: int = 0
-    ) -> None:
+    def _say(self, word: int, now: float, seq: int = 0, frame_type: int = 0, body: bytes = b"") -> None:
         path, come = self.path, self.come
         assert path is not None, "nothing can be said without a path"
-        header = Header(self.name, word, self.dial, seq or self.out.cursor, come.expects, come.granted, inline)
+        header = Header(self.name, word, self.dial, seq or self.out.cursor, come.expects)
         self._books.commands.append(SendFrame(path, header, frame_type, body))
         self._said_at = now
         come.said()
@@ -302,7 +275,7 @@ class Session:
         due = self.due()
         if now < due:
             return due
-        if now >= self._heard_at + self._books.silence:
+        if now >= self._silence_due():
             self.lose(SessionEnd.SILENT, now)
             return inf
         if self._books.is_owner and now >= self._dial_due():
@@ -310,15 +283,20 @@ class Session:
             self._dial(now)
         if now >= self._idle_due():
             self.out.limit = self.out.cursor
-            self._post((END, 0, b"", 0), now)
+            self._post((END, 0, b""), now)
         elif now >= self._speak_due():
             self._say(BEAT, now)
         return self.due()
 
     def due(self) -> float:
         """When this session next wants ``on_tick``."""
-        due = min(self._heard_at + self._books.silence, self._speak_due(), self._idle_due())
+        due = min(self._silence_due(), self._speak_due(), self._idle_due())
         return min(due, self._dial_due()) if self._books.is_owner else due
+
+    def _silence_due(self) -> float:
+        """When the peer is given up unless it is heard before: earlier when more waits for it than may be kept."""
+        is_overfull = self.out.waiting_nbytes > MOST_WAITING_NBYTES
+        return self._heard_at + (min(MISSED_SECONDS, self._books.silence) if is_overfull else self._books.silence)
 
     def _dial_due(self) -> float:
         if self.path is None and not self._is_dialling:

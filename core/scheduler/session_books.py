@@ -10,6 +10,8 @@ from .session_words import Role, SessionCommand, SetTimer
 #: Seconds without a frame after which an end gives a session up. A node is missed soon, since its work can run
 #: elsewhere; an owner whose path alone is gone is waited for longer, since its work is nobody else's.
 SILENCE_SECONDS = {Role.OWNER: 5.0, Role.NODE: 30.0}
+#: Seconds without a frame after which an end keeps no more than so much for the other: an owner has given up by then.
+MISSED_SECONDS = SILENCE_SECONDS[Role.OWNER]
 #: Seconds after which an end that has said nothing says that it lives.
 BEAT_SECONDS = 1.0
 #: Seconds of silence after which the owner's end takes a path for broken and tries another: two heartbeats, and early

@@ -7,9 +7,6 @@
 ``flight`` and ``waiting`` together hold the frames from ``base`` to ``next``, one a number. After a break all of
 ``flight`` waits again, so ``fresh`` may be ahead of ``cursor``. Numbers come in in order only, so all the receiving
 half keeps is the one it expects.
-
-Inline results have a window of their own, which the owner moves on as its program takes them. It is counted from the
-session's beginning, so a grant that comes twice or late does no harm.
 """
 
 from __future__ import annotations
@@ -28,17 +25,16 @@ WINDOW_NBYTES = 16 * 1024 * 1024
 #: Frames and bytes taken after which an acknowledgement waits no longer: the peer's window never runs dry.
 ACK_FRAMES = WINDOW_FRAMES // 8
 ACK_NBYTES = WINDOW_NBYTES // 8
-#: Bytes of inline results that a node may send and its owner's program has not taken. Larger sends more results
-#: without a second question, smaller needs less memory of a program that does not read.
-INLINE_NBYTES = 64 * 1024 * 1024
-#: Bytes by which a grant grows before it is told alone; less of it rides on the next frame, a heartbeat at the latest.
-GRANT_NBYTES = INLINE_NBYTES // 4
+#: Most bytes of bodies that are kept for a peer that is silent. While it answers, what its owner has outstanding there
+#: is bound by credit, and nothing is turned away. Larger bears longer breaks under heavy traffic, smaller needs less
+#: memory in them.
+MOST_WAITING_NBYTES = 4 * WINDOW_NBYTES
 
 #: A limit that no number reaches.
 NO_LIMIT = 1 << 64
 
-#: Word, type, body, inline bytes.
-Held = tuple[int, int, bytes, int]
+#: Word, type, body.
+Held = tuple[int, int, bytes]
 
 
 class Outgoing:
@@ -46,7 +42,6 @@ class Outgoing:
 
     __slots__ = (
         "base", "cursor", "fresh", "limit", "flight", "flight_nbytes", "waiting", "waiting_nbytes",
-        "inline_allowed", "inline_sent",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -55,7 +50,6 @@ class Outgoing:
         self.flight: deque[Held] = deque()
         self.waiting: deque[Held] = deque()
         self.flight_nbytes = self.waiting_nbytes = 0
-        self.inline_allowed = self.inline_sent = 0
 
     @property
     def next(self) -> int:
@@ -126,24 +120,19 @@ class Outgoing:
         assert self.flight_nbytes <= WINDOW_NBYTES or len(self.flight) == 1, "more bytes out than the window has"
         assert self.flight_nbytes == sum(len(held[2]) for held in self.flight)
         assert self.waiting_nbytes == sum(len(held[2]) for held in self.waiting)
-        assert self.inline_sent <= self.inline_allowed, "more inline bytes than were granted"
 
 
 class Incoming:
-    """What was taken: the next number, what of it is not acknowledged yet, what was missed, what may come inline."""
+    """What was taken: the next number, what of it is not acknowledged yet, what was missed."""
 
-    __slots__ = (
-        "expects", "owed", "owed_nbytes", "owed_at", "missed", "missed_at", "granted", "granted_told", "inline",
-    )  # fmt: skip
+    __slots__ = ("expects", "missed", "missed_at", "owed", "owed_at", "owed_nbytes")
 
-    def __init__(self, granted: int) -> None:
+    def __init__(self) -> None:
         self.expects = 1
         self.owed = self.owed_nbytes = 0
         self.owed_at = inf
         self.missed = 0  # the number last asked for
         self.missed_at = -inf
-        self.granted = self.granted_told = granted
-        self.inline = 0
 
     def owe(self, nbytes: int, now: float) -> bool:
         """Note that a frame has to be acknowledged; True when that must not wait any longer."""
@@ -154,13 +143,10 @@ class Incoming:
         return self.owed >= ACK_FRAMES or self.owed_nbytes >= ACK_NBYTES
 
     def said(self) -> None:
-        """Note that a frame went to the peer: it acknowledges and grants."""
+        """Note that a frame went to the peer: it acknowledges."""
         self.owed = self.owed_nbytes = 0
         self.owed_at = inf
-        self.granted_told = self.granted
 
     def check(self) -> None:
         """Raise ``AssertionError`` when an invariant does not hold; for tests."""
-        assert self.inline <= self.granted <= self.inline + INLINE_NBYTES, "the grant is not what was taken"
-        assert self.granted_told <= self.granted
         assert (self.owed > 0) == (self.owed_at < inf)

@@ -4,14 +4,12 @@ A session is named by its owner's and its node's incarnation and a number that t
 *paths*: whatever carries frames in order until it breaks, directly or over relays; the driver names each by an integer
 of its own. The owner's end dials, the node's end answers on the path by which it was last dialled.
 
-Every frame carries the whole of what its sender knows, so that any frame acknowledges, resumes and grants:
+Every frame carries the whole of what its sender knows, so that any frame acknowledges and resumes:
 
 - ``dial``: the owner's count of dials. What names an older one came late, over a path that has been given up.
 - ``seq``: of a numbered word its number, from 1; of any other the number that comes next on this path, so that a frame
   lost just before a silence is missed too.
 - ``expects``: the number this end waits for. All before it have been handed on.
-- ``granted``: bytes of inline results that the node may have sent since the session began. The node's own says 0.
-- ``inline``: of a numbered word, what it uses of that.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class SessionEnd(Enum):
     PEER_LOST = "peer lost"  #: the head struck the peer off
     GIVEN_UP = "given up"  #: this end's own program wanted it
     SUPERSEDED = "superseded"  #: the owner opened a later one
-    BREACH = "breach"  #: the peer broke the rules: it acknowledged, granted itself or ended what it could not
+    BREACH = "breach"  #: the peer broke the rules: it acknowledged or ended what it could not
 
 
 class Header(NamedTuple):
@@ -66,8 +64,6 @@ class Header(NamedTuple):
     dial: int
     seq: int
     expects: int
-    granted: int
-    inline: int
 
 
 class Unsent(NamedTuple):
@@ -75,7 +71,6 @@ class Unsent(NamedTuple):
 
     frame_type: int
     body: bytes
-    inline: int
 
 
 class SendFrame(NamedTuple):
@@ -98,12 +93,11 @@ class Dial(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """Hand a message to the machine above. An owner says ``taken`` once the program has its ``inline`` bytes."""
+    """Hand a message to the machine above."""
 
     name: SessionName
     frame_type: int
     body: bytes
-    inline: int
 
 
 class SessionOpened(NamedTuple):

@@ -155,7 +155,7 @@ class Sessions:
             self.ignored["closed twice"] += 1
         elif not self._is_new(header):
             self.ignored["refused"] += 1
-            answer = Header(name, Word.CLOSED, header.dial, 0, 0, 0, 0)
+            answer = Header(name, Word.CLOSED, header.dial, 0, 0)
             self._books.commands.append(SendFrame(path, answer))
         else:
             # An owner opens another one only when the one before is closed at its end.

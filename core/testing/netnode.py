@@ -343,11 +343,7 @@ class NetNode(NodeProcess):
         if self.running.get(name, {}).pop(number, None) != attempt:
             self.world.mark("result of a lost session dropped")
             return
-        session = self.tree.mine.sessions.find(name)
-        inline = min(64 * 1024 * 1024 // 3, session.inline_room) if session is not None else 0
-        if not inline:
-            self.world.mark("stored for want of inline room")
-        self._say(name, DONE, pack(number, attempt), inline)
+        self._say(name, DONE, pack(number, attempt))
         self._in_use(name)
         self.settle()
 
@@ -356,10 +352,10 @@ class NetNode(NodeProcess):
         if session is not None:
             session.set_in_use(bool(self.running[name]), self.local())
 
-    def _say(self, name: SessionName, frame_type: int, body: bytes, inline: int = 0) -> None:
+    def _say(self, name: SessionName, frame_type: int, body: bytes) -> None:
         session = self.tree.mine.sessions.find(name)
         if session is not None:
-            self.tree.mine.send(session, frame_type, body, inline)
+            self.tree.mine.send(session, frame_type, body)
 
     def on_drain(self) -> None:
         """Take nothing more: there is no credit here any more."""

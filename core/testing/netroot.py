@@ -48,7 +48,6 @@ class Root:
         self.outstanding: dict[int, dict[int, int]] = {}  # node: task: attempt
         self.settled: set[int] = set()
         self.submitted = 0
-        self.untaken = 0  # inline bytes that the program has not taken yet
         self.rng = node.world.rng_of(name)
         self.told = 0  # what the node was last told to be waiting
         for _ in range(tasks):
@@ -91,14 +90,6 @@ class Root:
             self.told = len(self.waiting)
             self.node.wants(self, self.told)
 
-    def take_results(self) -> None:
-        """The program reads: what came inline makes room."""
-        for session in list(self.machine.sessions._sessions.values()):
-            nbytes = session.come.inline + 64 * 1024 * 1024 - session.come.granted
-            if nbytes:
-                session.taken(nbytes, self.node.local())
-        self.untaken = 0
-
     def leave(self) -> None:
         """The program ends: its sessions are given up."""
         self.world.trace(f"{self.name} ends")
@@ -134,14 +125,7 @@ class Root:
             session = self.machine.sessions.find(command.name)
             if session is not None:
                 session.set_in_use(bool(self.outstanding[node]), self.node.local())
-            if command.inline:
-                self.node.after(0.3 * self.rng.random(), f"{self.name} takes results", self._read)
         self.place()
-
-    def _read(self) -> None:
-        if self.alive:
-            self.take_results()
-            self.node.settle()
 
     def _on_end(self, command: SessionLost | SessionClosed) -> None:
         node = command.name.node

@@ -107,9 +107,9 @@ class Machine:
         self.node.world.book.opened(self.role, session.name)
         return session
 
-    def send(self, session: Any, frame_type: int, body: bytes, inline: int = 0) -> None:
+    def send(self, session: Any, frame_type: int, body: bytes) -> None:
         """Send a message in an open session."""
-        assert session.send(frame_type, body, self.node.local(), inline)
+        assert session.send(frame_type, body, self.node.local())
         self.node.world.book.side(self.role, session.name)[0].sent.append(body)
 
     def settle(self) -> None:
@@ -126,7 +126,7 @@ class Machine:
                 if header.word < Word.OPEN:
                     book.went(self.role, header)
                 node.peering.send_session(path, header, frame_type, body)
-            case Deliver(name, _, body, _):
+            case Deliver(name, _, body):
                 book.delivered(self.role, name, body)
                 self._heard(command)
             case Dial(name, dial):
@@ -200,7 +200,7 @@ class NetTree:
             machine.sessions.on_frame(path, header, frame_type, body, self._node.local())
         elif header.word != Word.CLOSED:  # its root has ended
             self._node.world.mark("frame of an ended root")
-            answer = Header(header.name, Word.CLOSED, header.dial, 0, 0, 0, 0)
+            answer = Header(header.name, Word.CLOSED, header.dial, 0, 0)
             self._node.peering.send_session(path, answer, 0, b"")
 
     def on_path_down(self, path: int) -> None:

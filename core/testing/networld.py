@@ -128,7 +128,6 @@ class NetWorld(Network):
         "session lost: refused",
         "session lost: silent",
         "stopped",
-        "stored for want of inline room",
         "tasks of a lost session ended",
         "zombie refused by the head",
     )

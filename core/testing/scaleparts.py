@@ -51,7 +51,7 @@ class Ends:
             match command:
                 case SendFrame():
                     self._send(command)
-                case Deliver(name, frame_type, body, _):
+                case Deliver(name, frame_type, body):
                     self._heard(name, frame_type, body)
                 case Dial():
                     self._dial(command)

@@ -88,10 +88,6 @@ def call_unsent_what_was_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session_window.Outgoing, "clear", planted)
 
 
-def send_more_inline_than_is_granted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session.Session, "inline_room", property(lambda self: 1 << 40))
-
-
 def forget_the_path_of_a_break(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session.Session, "_drop_path", lambda self: setattr(self, "path", None))
 
@@ -172,7 +168,6 @@ PLANTS: list[Plant] = [
     agree_to_close_while_tasks_run,
     forget_what_was_never_sent,
     call_unsent_what_was_sent,
-    send_more_inline_than_is_granted,
     forget_the_path_of_a_break,
     say_nothing_of_a_session_given_up,
     welcome_before_it_is_kept,

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from outboard.scheduler import session_window as window
-from outboard.scheduler.commands import InvalidTransition
 from outboard.scheduler.session import Session
-from outboard.scheduler.session_books import IDLE_SECONDS
+from outboard.scheduler.session_books import IDLE_SECONDS, MISSED_SECONDS
 from outboard.scheduler.session_words import (
     Deliver,
     Dial,
@@ -152,7 +151,7 @@ def pair() -> Iterator[Pair]:
 
 
 def header(word: Word, *, name: SessionName = NAME, dial: int = 1, seq: int = 1, expects: int = 1) -> Header:
-    return Header(name, word, dial, seq, expects, window.INLINE_NBYTES, 0)
+    return Header(name, word, dial, seq, expects)
 
 
 # -- opening and sending
@@ -167,7 +166,7 @@ def test_messages_go_out_with_the_first_path_and_not_before(pair: Pair) -> None:
     assert pair.owner.words() == [Word.OPEN, Word.DATA]
     assert {command.path for command in pair.owner.wire} == {9}
     pair.carry(pair.owner)
-    assert pair.node.take_heard() == [SessionOpened(NAME), Deliver(NAME, 13, b"one", 0)]
+    assert pair.node.take_heard() == [SessionOpened(NAME), Deliver(NAME, 13, b"one")]
 
 
 def test_frames_are_numbered_and_acknowledge_by_riding(pair: Pair) -> None:
@@ -220,27 +219,24 @@ def test_window_holds_back_what_it_has_no_room_for(pair: Pair, count: int, nbyte
     assert len(pair.bodies(pair.node)) == count and session.out.room == window.WINDOW_NBYTES
 
 
-def test_inline_results_stop_at_the_grant_until_the_program_takes_them(pair: Pair) -> None:
-    session = pair.open()
-    node = pair.session
-    assert node.inline_room == window.INLINE_NBYTES
-    node.send(15, b"r", pair.now, inline=window.INLINE_NBYTES)
-    with pytest.raises(InvalidTransition, match="1 inline bytes, 0 are granted"):
-        node.send(15, b"s", pair.now, inline=1)
-    assert node.send(16, b"descriptor", pair.now)
-    pair.talk()
-    assert node.inline_room == 0
-    session.taken(window.GRANT_NBYTES - 1, pair.now)
-    pair.talk()
-    assert node.inline_room == 0
-    session.taken(1, pair.now)
-    pair.talk()
-    assert node.inline_room == window.GRANT_NBYTES
-    session.taken(1, pair.now)
-    pair.live(1.2)
-    assert node.inline_room == window.GRANT_NBYTES + 1
-    with pytest.raises(InvalidTransition, match="more than came"):
-        session.taken(window.INLINE_NBYTES, pair.now)
+def test_silent_owner_is_given_up_sooner_when_too_much_waits_for_it(pair: Pair) -> None:
+    pair.open()
+    node, nbytes, ends = pair.session, window.WINDOW_NBYTES, []
+
+    def live(seconds: float) -> None:
+        for _ in range(int(seconds / 0.5)):
+            pair.now += 0.5
+            pair.node.machine.on_timer(pair.now)
+            ends.extend(c.end for c in pair.node.machine.take_commands() if isinstance(c, SessionLost))
+
+    pair.node.machine.on_path_down(1, pair.now)
+    for _ in range(window.MOST_WAITING_NBYTES // nbytes):
+        node.send(15, bytes(nbytes), pair.now)
+    live(MISSED_SECONDS + 1.0)
+    assert ends == [], "what is allowed may wait as long as an owner is waited for"
+    node.send(15, b"one more", pair.now)
+    live(0.5)
+    assert ends == [SessionEnd.SILENT] and node.is_closed and node.out.waiting_nbytes == 0
 
 
 # -- paths
@@ -326,24 +322,16 @@ def test_late_frame_of_an_older_path_joins_nobody(pair: Pair) -> None:
     assert pair.session.path is None and pair.session.dial == 2
 
 
-def test_late_grant_takes_nothing_back(pair: Pair) -> None:
-    pair.open()
-    granted = header(Word.BEAT)._replace(granted=2 * window.INLINE_NBYTES)
-    pair.node.machine.on_frame(1, granted, 0, b"", pair.now)
-    pair.node.machine.on_frame(1, header(Word.BEAT), 0, b"", pair.now)
-    assert pair.session.inline_room == 2 * window.INLINE_NBYTES
-
-
 def test_what_was_sent_once_is_never_called_unsent() -> None:
     out = window.Outgoing()
     for body in (b"a", b"b", b"c"):
-        out.add((Word.DATA, 1, body, 0))
+        out.add((Word.DATA, 1, body))
     out.take()
     out.take()
     out.rewind()
     out.take()
     out.check()
-    assert out.clear() == (Unsent(1, b"c", 0),)
+    assert out.clear() == (Unsent(1, b"c"),)
 
 
 def test_gap_of_an_older_path_asks_for_nothing(pair: Pair) -> None:
@@ -473,7 +461,7 @@ def test_owner_gives_a_silent_node_up_after_five_seconds(pair: Pair) -> None:
     assert not session.is_closed
     pair.wait(0.3, pair.owner)
     lost = pair.owner.take_heard()[-1]
-    assert lost == SessionLost(NAME, SessionEnd.SILENT, (Unsent(1, b"never sent", 0),))
+    assert lost == SessionLost(NAME, SessionEnd.SILENT, (Unsent(1, b"never sent"),))
     assert not session.send(1, b"", pair.now) and len(pair.owner.machine) == 0
 
 
@@ -584,7 +572,6 @@ def test_node_of_a_restarted_owner_is_told(pair: Pair) -> None:
         header(Word.BEAT, expects=2),  # acknowledges what was never sent
         header(Word.BEAT, dial=2),  # names a dial that was never made
         header(Word.END),  # only owners ask to close
-        header(Word.DATA)._replace(inline=window.INLINE_NBYTES + 1),  # more than was granted
     ],
 )
 def test_peer_that_breaks_the_rules_is_given_up(pair: Pair, breach: Header) -> None:
@@ -647,7 +634,7 @@ def test_message_behind_the_question_to_close_is_given_back(pair: Pair) -> None:
     session.send(1, b"late", pair.now)
     assert pair.owner.words()[-1] is Word.END
     pair.talk()
-    assert pair.owner.take_heard() == [SessionClosed(NAME, (Unsent(1, b"late", 0),))]
+    assert pair.owner.take_heard() == [SessionClosed(NAME, (Unsent(1, b"late"),))]
     assert pair.node.take_heard() == [SessionClosed(NAME, ())]
 
 

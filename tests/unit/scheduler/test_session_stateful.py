@@ -38,9 +38,7 @@ from outboard.scheduler.session_words import (
 )
 from outboard.scheduler.sessions import Sessions
 
-SMALL = {
-    "WINDOW_FRAMES": 4, "WINDOW_NBYTES": 40, "ACK_FRAMES": 2, "ACK_NBYTES": 20, "INLINE_NBYTES": 30, "GRANT_NBYTES": 10,
-}  # fmt: skip
+SMALL = {"WINDOW_FRAMES": 4, "WINDOW_NBYTES": 40, "ACK_FRAMES": 2, "ACK_NBYTES": 20}
 
 Frame = tuple[Header, int, bytes]
 
@@ -77,7 +75,6 @@ class Process:
         self.asleep_until = 0.0
         self.sent: dict[SessionName, list[bytes]] = defaultdict(list)
         self.taken: dict[SessionName, list[bytes]] = defaultdict(list)
-        self.untaken: dict[SessionName, int] = defaultdict(int)  # inline bytes the program has not taken
         self.on_the_way: dict[SessionName, dict[int, bytes]] = defaultdict(dict)  # sent, not acknowledged
         self.had: set[SessionName] = set()
         self.ended: dict[SessionName, Any] = {}
@@ -122,9 +119,8 @@ class SessionsMachine(RuleBasedStateMachine):
             match command:
                 case SendFrame(path, header, frame_type, body):
                     self.put_on_path(process, path, header, frame_type, body)
-                case Deliver(name, _, body, inline):
+                case Deliver(name, _, body):
                     self.take(process, name, body)
-                    process.untaken[name] += inline
                 case Dial():
                     process.dials = [d for d in process.dials if d.name != command.name] + [command]
                 case SessionOpened(name):
@@ -264,23 +260,22 @@ class SessionsMachine(RuleBasedStateMachine):
             self.obey(owner)
 
     @precondition(lambda self: self.ends())
-    @rule(data=st.data(), count=st.integers(1, 9), nbytes=st.sampled_from([4, 4, 12, 50]), inline=st.integers(0, 12))
-    def send(self, data: Any, count: int, nbytes: int, inline: int) -> None:
+    @rule(data=st.data(), count=st.integers(1, 9), nbytes=st.sampled_from([4, 4, 12, 50]))
+    def send(self, data: Any, count: int, nbytes: int) -> None:
         process, session = self.pick(data, self.ends())
-        self.send_at(process, session, count, nbytes, inline)
+        self.send_at(process, session, count, nbytes)
 
     @precondition(lambda self: self.ends())
     @rule(counts=st.lists(st.integers(0, 5), min_size=1, max_size=4), nbytes=st.integers(4, 12))
     def everyone_sends(self, counts: list[int], nbytes: int) -> None:
         for at, (process, session) in enumerate(self.ends()):
-            self.send_at(process, session, counts[at % len(counts)], nbytes, 4)
+            self.send_at(process, session, counts[at % len(counts)], nbytes)
 
-    def send_at(self, process: Process, session: Session, count: int, nbytes: int, inline: int) -> None:
+    def send_at(self, process: Process, session: Session, count: int, nbytes: int) -> None:
         for _ in range(count):
             self.messages += 1
             body = self.messages.to_bytes(4, "big").ljust(nbytes, b".")
-            uses = min(inline, session.inline_room) if process.role is Role.NODE else 0
-            assert session.send(7, body, self.now, uses)
+            assert session.send(7, body, self.now)
             process.sent[session.name].append(body)
         self.obey(process)
 
@@ -300,16 +295,6 @@ class SessionsMachine(RuleBasedStateMachine):
         self.settle(IDLE_SECONDS + 1)
         for _, session in self.ends():
             session.set_in_use(True, self.now)
-
-    @precondition(lambda self: any(p.untaken[s.name] for p, s in self.ends()))
-    @rule(data=st.data())
-    def read(self, data: Any) -> None:
-        """A program takes some of the results that came inline."""
-        process, session = self.pick(data, [(p, s) for p, s in self.ends() if p.untaken[s.name]])
-        nbytes = data.draw(st.integers(1, process.untaken[session.name]))
-        process.untaken[session.name] -= nbytes
-        session.taken(nbytes, self.now)
-        self.obey(process)
 
     @precondition(lambda self: self.readable())
     @rule(data=st.data(), count=st.integers(1, 6))
@@ -342,7 +327,7 @@ class SessionsMachine(RuleBasedStateMachine):
     @rule(data=st.data(), fault=st.sampled_from(["cut", "end", "forget", "no path"]), role=st.sampled_from(list(Role)))
     def path_fails(self, data: Any, fault: str, role: Role) -> None:
         for process, session in self.ends():
-            self.send_at(process, session, 3, 4, 0)
+            self.send_at(process, session, 3, 4)
         busy = [path for path in self.paths if path.to[role].frames]
         path = self.pick(data, busy or self.paths[-3:])
         process, stream = path.ends[role], path.to[role]

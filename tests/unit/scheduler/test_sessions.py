@@ -42,7 +42,7 @@ def owner() -> Iterator[Sessions]:
 
 def hear(node: Sessions, word: Word, name: SessionName = NAME, dial: int = 1) -> list[Any]:
     """Bring one frame; returns the words that are said to it and the other commands, timers apart."""
-    node.on_frame(5, Header(name, word, dial, 1, 1, 0, 0), 1, b"", NOW)
+    node.on_frame(5, Header(name, word, dial, 1, 1), 1, b"", NOW)
     return taken(node)
 
 
