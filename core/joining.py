@@ -23,7 +23,7 @@ from .clusterstatus import ClusterStatus
 from .errors import NodeLostError, OutboardError, TransportError
 from .exits import FAILED, one_line
 from .journal import Journal
-from .launch import program
+from .launch import HAND_OVER_SECONDS, program
 from .localnodes import announce, withdraw
 from .memberlist import MemberList
 from .node import Node
@@ -47,9 +47,6 @@ SLOWEST_SECONDS = 2.0
 
 #: Seconds between two looks whether a node that drains still runs something.
 LOOK_AGAIN_SECONDS = 0.05
-
-#: Seconds for the objects of a node that leaves to be fetched from it; at 0.5 GB/s as many as fit in most stores.
-HAND_OVER_SECONDS = 30.0
 
 #: Seconds for the last words to be read.
 GOODBYE_SECONDS = 2.0

@@ -31,6 +31,9 @@ TAIL_LINES = 3
 #: Seconds that processes which were told to end may take beyond what they were granted.
 END_SECONDS = 5.0
 
+#: Seconds for the objects of a node that leaves to be fetched from it; at 0.5 GB/s as many as fit in most stores.
+HAND_OVER_SECONDS = 30.0
+
 
 class StartError(OutboardError):
     """A process did not come to serve; ``exit_code`` is its own."""
@@ -162,7 +165,7 @@ def look_after(started: Sequence[Started], grace: float) -> int:
     """Stay until one of the processes ends, or this one is told to; end the others and return an exit code.
 
     ``started`` is in the order in which they are ended. SIGTERM and SIGINT let what runs finish, ``grace`` seconds at
-    most; a second one does not.
+    most, and what others still need be fetched; a second one does not let it finish.
     """
     caught: list[int] = []
     wake_r, wake_w = os.pipe()
@@ -181,7 +184,7 @@ def look_after(started: Sequence[Started], grace: float) -> int:
             select.select([wake_r], [], [])
             os.read(wake_r, 4096)
         ended = next((one for one in started if one.process.poll() is not None), None)
-        end([one.process for one in started], grace + END_SECONDS)
+        end([one.process for one in started], grace + HAND_OVER_SECONDS + END_SECONDS)
         code = ended.process.returncode if ended is not None else 0
         return code if code >= 0 else FAILED
     finally:
