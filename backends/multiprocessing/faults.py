@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import reprlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing import pool as standard
 from typing import Any
 
+from outboard.calls import describe_call
 from outboard.errors import RemoteTraceback as CoreTraceback
 from outboard.errors import SerializationError, TaskCancelledError, WorkerLostError
 
@@ -21,12 +21,6 @@ _NEEDS_INHERITANCE = re.compile(r"(?P<kind>\w+) objects should only be shared be
 
 #: Methods of a manager for classes of another name.
 _MAKERS = {"Synchronized": "Value", "SynchronizedArray": "Array", "SynchronizedString": "Array", "SimpleQueue": "Queue"}
-
-#: Characters of a callable's argument that an error repeats.
-_REPR_MAX = 80
-
-_shortened = reprlib.Repr()
-_shortened.maxstring = _shortened.maxother = _shortened.maxlong = _REPR_MAX
 
 
 def translated(error: BaseException, name_call: Callable[[], tuple[str, int | None]] | None = None) -> BaseException:
@@ -73,16 +67,6 @@ def explained(error: RuntimeError) -> RuntimeError:
 def terminated() -> TaskCancelledError:
     """Make the error of everything that had not finished when its pool was terminated."""
     return TaskCancelledError("the pool was terminated before this had finished")
-
-
-def describe_call(function: Any, args: Sequence[Any]) -> str:
-    """Write a call for people: ``train(3)``; never raises."""
-    name = getattr(function, "__qualname__", None) or type(function).__name__
-    try:
-        inside = ", ".join(map(_shortened.repr, args))
-    except Exception:
-        inside = "…"
-    return f"{name}({inside})"
 
 
 def describe_item(function: Any, item: Any, *, is_spread: bool) -> str:

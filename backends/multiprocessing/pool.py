@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
+from outboard.calls import describe_call
 from outboard.engine import Chunk, Spread, TaskArray, current
 from outboard.options import TaskOptions
 
-from .faults import describe_call, explained, terminated, translated
+from .faults import explained, terminated, translated
 from .feed import Feed, call_weakly
 from .iterators import IMapIterator, IMapUnorderedIterator, flattened
 from .results import KILL_AFTER, ApplyResult, Callback, MapResult

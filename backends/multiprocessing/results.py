@@ -14,10 +14,11 @@ from multiprocessing import TimeoutError
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
+from outboard.calls import describe_call
 from outboard.engine import Completion, TaskArray
 from outboard.errors import GetTimeoutError, RemoteTraceback
 
-from .faults import describe_call, describe_item, run_callback, translated
+from .faults import describe_item, run_callback, translated
 
 if TYPE_CHECKING:
     from outboard import ObjectRef
