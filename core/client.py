@@ -66,6 +66,11 @@ class MadeKind:
         self.is_heavy = function is None and bool(encoded.objects)
 
 
+#: The part of the store (one over this) that results of backends may fill as views of what lies there. Larger copies
+#: less, smaller leaves more room to what runs.
+VIEW_SHARE = 4
+
+
 class ClientValues(Values):
     """Values whose references the client's machine counts."""
 
@@ -126,6 +131,7 @@ class Client:
         self.owner = machine.Owner(incarnation, welcome.initial_credit, welcome.node, joined=welcome.joined)
         self.pulling = Pulling(self)
         self.values: Values = ClientValues(self, welcome.node)
+        self.values.most_viewed = welcome.store_nbytes // VIEW_SHARE
         self.inbox, self.outbox, self.turns = Inbox(self), Outbox(self), Turns(self)
         self.background = Background(link.fileno(), self.turns.serve, self.flush, lambda: self.turns.reading,
                                      lambda error: self.on_broken(error))  # fmt: skip

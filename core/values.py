@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Container
 from typing import Any, NamedTuple
@@ -98,6 +99,8 @@ class Values:
         self._stored: dict[Place, pb.Descriptor] = {}
         self._place_of: dict[ObjectId, Place] = {}
         self._live: dict[tuple[int, int], _Live] = {}
+        self._live_nbytes = 0  # of the extents that views show
+        self.most_viewed = sys.maxsize  # bytes of results to be shown as views; what comes beyond is copied
         self._space = threading.RLock()
         self._leasing = 0  # threads that wait for a segment
         self._lease, self._fetch, self._pull, self._take_seq, self._hold = lease, fetch, pull, take_seq, hold
@@ -355,10 +358,14 @@ class Values:
             with self._space:
                 opened = self.reader.open(d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, writable=writable)
                 self._note_opened(d, pinned=pinned, is_pulled=is_pulled)
+                is_copied = writable and not pinned and self._live_nbytes > self.most_viewed
         except BaseException:
             if is_pulled:
                 self.give_back_pulled(d)
             raise
+        if is_copied:  # the store is for what runs, a program may collect results beyond its size
+            stream, buffers = opened
+            return memoryview(bytes(stream)), [memoryview(bytearray(buffer)) for buffer in buffers]
         return opened
 
     def _note_opened(self, d: pb.Descriptor, *, pinned: bool, is_pulled: bool) -> None:
@@ -366,6 +373,7 @@ class Values:
         live = self._live.get(key)
         if live is None:
             live = self._live[key] = _Live(d)
+            self._live_nbytes += d.nbytes
         if is_pulled:
             live.pulled += 1
         elif pinned:
@@ -398,6 +406,7 @@ class Values:
                 live = self._live.pop((segment, offset), None)
                 if live is not None:
                     d = live.descriptor
+                    self._live_nbytes -= d.nbytes
                     ended.append(Ended(ObjectId(d.owner, d.seq), d.version, live.opens, live.pinned, live.pulled))
         return ended
 
