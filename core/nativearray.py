@@ -13,6 +13,7 @@ from .engine import Completion
 from .interrupts import shield
 from .pulling import Ahead
 from .rpc.protos import outboard_pb2 as pb
+from .scheduler.arrays import Completed
 
 if TYPE_CHECKING:
     from .native import NativeEngine
@@ -145,7 +146,7 @@ class NativeArray:
                         taken.append(found)
             finally:
                 for index, value in reversed(left):
-                    completions.appendleft((index, 1, [value]))
+                    completions.appendleft(Completed(index, 1, [value]))
             if taken or not completions:
                 return taken
 
