@@ -46,7 +46,7 @@ class Machine:
         self.node = Node(loop, boot, settings, lambda: None, is_embedded=False, joined=True)
         self.peering: Peering = make_peering(self.node, loop, Security(token))
         self.tree = self.node.tree = Tree(self.node, self.peering)
-        self.node.seeker = Seeker(self.node, lambda report: None)
+        self.node.seeker = Seeker(self.node, lambda report: None, "head")
         self.address = ""
         self.clients: list[Client] = []
         self.server: Server | None = None
