@@ -161,7 +161,7 @@ def _binding(mark: outcomes.BindingMark) -> BaseException:
 
 
 def _amounts(units: Any) -> dict[str, float]:
-    return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
+    return {name: amount / RESOURCE_UNIT for name, amount in sorted(units.items())}
 
 
 def _list(amounts: dict[str, float]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from .cluster_commands import NodeInfo
 from .kept import LAST_INCARNATION, NAME_LENGTH, PYTHON_LENGTH, SLOTS
@@ -54,6 +55,7 @@ def is_minor(python: str) -> bool:
     return step is not None and python == f"{step[0]}.{step[1]}" and len(python) <= PYTHON_LENGTH
 
 
+@lru_cache(maxsize=256)
 def release_step(release: str) -> tuple[int, int] | None:
     """Return the (major, minor) with which a version begins, or None."""
     parts = release.split(".", 2)

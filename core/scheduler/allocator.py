@@ -127,14 +127,18 @@ class Allocator:
 
     def check(self) -> None:
         """Raise ``AssertionError`` when an invariant does not hold; for tests."""
-        listed = sorted((n, s, seg, at) for seg, sp in self._spaces.items() for at, (n, s) in sp.free.items())
-        assert listed == self._by_size, "the index by size differs from the free blocks"
+        listed = [(n, s, seg, at) for seg, space in self._spaces.items() for at, (n, s) in space.free.items()]
+        assert sorted(listed) == self._by_size, "the index by size differs from the free blocks"
+        used = capacity = 0
         for segment, space in self._spaces.items():
-            blocks = sorted([*space.live.items(), *((at, n) for at, (n, _) in space.free.items())])
-            ends = [at + n for at, n in blocks]
-            assert [at for at, _ in blocks] == [0, *ends][: len(blocks)], f"gap or overlap in segment {segment}"
-            assert (ends[-1] if ends else 0) == space.high <= space.nbytes, f"high-water mark of {segment} is wrong"
-            assert {at + n: at for at, (n, _) in space.free.items()} == space.ends
-            assert not any(end in space.free for end in space.ends), f"free blocks touch in segment {segment}"
-        assert self.used_nbytes == sum(sum(space.live.values()) for space in self._spaces.values())
-        assert self.capacity_nbytes == sum(space.nbytes for space in self._spaces.values())
+            free = [(at, nbytes) for at, (nbytes, _) in space.free.items()]
+            begun = 0
+            for at, nbytes in sorted([*space.live.items(), *free]):
+                assert at == begun, f"gap or overlap in segment {segment}"
+                begun += nbytes
+            assert begun == space.high <= space.nbytes, f"high-water mark of {segment} is wrong"
+            assert {at + nbytes: at for at, nbytes in free} == space.ends
+            assert space.ends.keys().isdisjoint(space.free), f"free blocks touch in segment {segment}"
+            used += sum(space.live.values())
+            capacity += space.nbytes
+        assert (self.used_nbytes, self.capacity_nbytes) == (used, capacity), f"{used} bytes of {capacity}"

@@ -280,8 +280,9 @@ class Array:
             assert waiting.isdisjoint(range(first, first + count)), self
             waiting.update(range(first, first + count))
             assert all(self.attempt_of(index) == attempt for index in range(first, first + count)), self
-        assert {index for index, state in enumerate(self.state) if state == UNSENT} == waiting, self
-        assert all(self.state[index] in (SENT, OWED) for index in self.loads), self
+        assert len(waiting) == self.state.count(UNSENT), self
+        assert all([self.state[index] == UNSENT for index in waiting]), self
+        assert all([self.state[index] in (SENT, OWED) for index in self.loads]), self
         if self.places is not None:
             placed = [index for runs in self.places.values() for run in runs for index in range(*run)]
             outstanding = [index for index, state in enumerate(self.state) if state in (SENT, OWED)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ..ids import ObjectId
@@ -10,7 +10,7 @@ from .arrays import Array
 from .books import Books
 from .entries import Entry
 from .kinds import Kind
-from .shares import OWN_NODE, Share
+from .shares import OWN_NODE
 from .states import TaskState
 from .tasks import UNSETTLED, Task
 
@@ -21,24 +21,23 @@ def check(books: Books) -> None:
     books.refs.check()
     for array in books.arrays.values():
         array.check()
+    unsettled = [task for task in tasks if task.state in UNSETTLED]
     for task in tasks:
         _check_task(books, task)
-    for kind in books.kinds.values():
-        _check_kind(books, kind, tasks)
+    _check_kinds(books, unsettled)
     _check_holds(books, tasks)
     books.lineage.check()
-    unsettled_ones = {task.index for task in tasks if task.state in UNSETTLED}
-    assert books.rerun <= unsettled_ones, (books.rerun, unsettled_ones)
-    unsettled = sum(task.state in UNSETTLED for task in tasks)
-    items = sum(array.count - array.finished for array in books.arrays.values())
-    assert books.unanswered == unsettled + items, (books.unanswered, unsettled, items)
+    assert not books.rerun or books.rerun <= {task.index for task in unsettled}, (books.rerun, unsettled)
+    items = sum([array.count - array.finished for array in books.arrays.values()])
+    assert books.unanswered == len(unsettled) + items, (books.unanswered, len(unsettled), items)
 
 
 def _check_task(books: Books, task: Task) -> None:
     # One with several results that runs again for another one may have kept the first.
-    has_kept = task.index in books.rerun and task.kind.stride > 1
-    assert has_kept or (task.state in UNSETTLED) == (task.value is None), task
-    if task.state in UNSETTLED:
+    is_unsettled = task.state in UNSETTLED
+    if is_unsettled != (task.value is None):
+        assert task.index in books.rerun and task.kind.stride > 1, task
+    if is_unsettled:
         assert task.index not in books.owed, task
     elif task.index not in books.owed:
         assert not task.holds and task.call is None, f"{task} holds on"
@@ -63,41 +62,73 @@ def _has_no_value(books: Books, oid: ObjectId) -> bool:
     return entry is not None and entry.value is None
 
 
-def _check_kind(books: Books, kind: Kind, tasks: list[Task]) -> None:
-    sent = [task for task in tasks if task.kind is kind and task.state is TaskState.SENT]
-    sent += [task for task in books.owed.values() if task.kind is kind]
-    arrays = [array for array in books.arrays.values() if array.kind is kind]
-    assert kind.shares.keys() - {OWN_NODE} <= books.nodes.keys(), f"{kind} has shares at nodes that have gone"
-    assert (kind.stirred.keys() | kind.told.keys()) <= set(kind.shares.values()) - {kind.home}, kind
-    for share in kind.shares.values():
-        if share.node != OWN_NODE and share not in kind.stirred:
-            assert share.room() <= 0 and (share.wanted or not share.is_allowed), f"{share} is overlooked"
-        assert share.node == OWN_NODE or not share.wanted or share in kind.told, f"{share} will not hear of the end"
-        _check_share(share, [task for task in sent if task.share is share], arrays)
-    assert all(task.share in kind.shares.values() for task in sent), f"{kind} has tasks where it has no share"
-    assert kind.records == sum(record.kind is kind for record in books.lineage.records.values()), kind
+def _check_kinds(books: Books, unsettled: list[Task]) -> None:
+    sent: defaultdict[Kind, list[Task]] = defaultdict(list)
+    arrays: defaultdict[Kind, list[Array]] = defaultdict(list)
+    waiting: defaultdict[Kind, int] = defaultdict(int)
+    records: defaultdict[Kind, int] = defaultdict(int)
+    for task in unsettled:
+        if task.state is TaskState.SENT:
+            sent[task.kind].append(task)
+        elif task.state is TaskState.WAITING:
+            waiting[task.kind] += 1
+    for task in books.owed.values():
+        sent[task.kind].append(task)
+    for array in books.arrays.values():
+        arrays[array.kind].append(array)
+    for record in books.lineage.records.values():
+        records[record.kind] += 1
+    for kind in books.kinds.values():
+        assert kind.records == records[kind], kind
+        assert kind.unready == waiting[kind], (kind, kind.unready, waiting[kind])
+        _check_kind(books, kind, arrays[kind])
+        _check_shares(books, kind, sent[kind], arrays[kind])
+
+
+def _check_kind(books: Books, kind: Kind, arrays: list[Array]) -> None:
     assert kind.opened == len(arrays), (kind, kind.opened, arrays)
-    waiting = sum(task.kind is kind and task.state is TaskState.WAITING for task in tasks)
-    assert kind.unready == waiting, (kind, kind.unready, waiting)
-    assert kind in books.backlog or not kind.waiting(), f"{kind} is not in the backlog"
-    assert kind.refused is None or not kind.waiting(), f"{kind} was refused"
+    if kind.waiting():
+        assert kind in books.backlog, f"{kind} is not in the backlog"
+        assert kind.refused is None, f"{kind} was refused"
     for array in arrays:
         assert array in kind.arrays or not array.unsent(), f"{array} is not queued"
 
 
-def _check_share(share: Share, sent: list[Task], arrays: list[Array]) -> None:
-    items = [index for array in arrays for index in _items_at(array, share.node)]
-    loads = [array.loads[i] for array in arrays for i in _items_at(array, share.node) if i in array.loads]
-    assert share.outstanding == len(sent) + len(items), (share, sent, items)
-    nbytes = sum(task.nbytes for task in sent) + sum(load[0] for load in loads)
-    assert share.nbytes == nbytes, (share, share.nbytes, nbytes)
-    assert share.limit == (share.credit if share.is_allowed else 0), share
+def _check_shares(books: Books, kind: Kind, sent: list[Task], arrays: list[Array]) -> None:
+    shares = kind.shares
+    outstanding, nbytes = dict.fromkeys(shares, 0), dict.fromkeys(shares, 0)
+    for task in sent:
+        share = task.share
+        assert share is not None and shares.get(share.node) is share, f"{kind} has tasks where it has no share"
+        outstanding[share.node] += 1
+        nbytes[share.node] += task.nbytes
+    for array in arrays:
+        for node, items, carried in _items_by_node(array):
+            if node in shares:
+                outstanding[node] += items
+                nbytes[node] += carried
+    for node, share in shares.items():
+        assert share.outstanding == outstanding[node], (share, sent, outstanding[node])
+        assert share.nbytes == nbytes[node], (share, share.nbytes, nbytes[node])
+        assert share.limit == (share.credit if share.is_allowed else 0), share
+        if node == OWN_NODE:
+            continue
+        assert node in books.nodes, f"{kind} has shares at nodes that have gone"
+        assert share in kind.told or not share.wanted, f"{share} will not hear of the end"
+        if share not in kind.stirred:
+            assert share.room() <= 0 and (share.wanted or not share.is_allowed), f"{share} is overlooked"
+    for share in (*kind.stirred, *kind.told):
+        assert share is not kind.home and shares.get(share.node) is share, kind
 
 
-def _items_at(array: Array, node: int) -> list[int]:
-    """Every item that a node has not answered for."""
-    attempts = ((index, array.attempt_of(index)) for index in range(array.count))
-    return [index for index, attempt in attempts if array.is_sent(index, attempt, node)]
+def _items_by_node(array: Array) -> Iterator[tuple[int, int, int]]:
+    """What a node has not answered for, (node, items, bytes): what the array counts in all is right."""
+    if array.places is None:
+        yield OWN_NODE, array.outstanding(), sum([nbytes for nbytes, _ in array.loads.values()])
+        return
+    for node, runs in array.places.items():
+        carried = sum([nbytes for index, (nbytes, _) in array.loads.items() if runs.covers(index, index + 1)])
+        yield node, sum([end - first for first, end in runs]), carried
 
 
 def _check_holds(books: Books, tasks: list[Task]) -> None:
@@ -108,11 +139,18 @@ def _check_holds(books: Books, tasks: list[Task]) -> None:
         assert entry is not None or oid.owner == books.incarnation, f"borrowed object {oid} is gone while in use"
 
 
-def _holds(books: Books, tasks: list[Task]) -> Iterator[ObjectId]:
-    for task in [task for task in tasks if task.index not in books.owed] + list(books.owed.values()):
-        yield from task.holds
+def _holds(books: Books, tasks: list[Task]) -> list[ObjectId]:
+    held: list[ObjectId] = []
+    for task in tasks:
+        if task.holds and task.index not in books.owed:
+            held += task.holds
+    for task in books.owed.values():
+        held += task.holds
     for array in books.arrays.values():
-        for _, held in array.loads.values():
-            yield from held
-    for entry in [*books.refs.owned.values(), *books.refs.foreign.values()]:
-        yield from entry.contained
+        for _, objects in array.loads.values():
+            held += objects
+    for entry in books.refs.owned.values():
+        held += entry.contained
+    for foreign in books.refs.foreign.values():
+        held += foreign.contained
+    return held

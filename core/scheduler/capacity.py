@@ -214,13 +214,15 @@ class Capacity:
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold."""
-        placed = {(key, place[1]): place for key, entries in self._lists.items() for place in entries}
-        assert sum(map(len, self._lists.values())) == len(placed) and all(self._lists.values())
-        assert all(entries == sorted(entries) for entries in self._lists.values())
-        hosts = self._hosts.values()
-        assert placed == {((h.group.python, n), h.order): p for h in hosts for n, p in h.places.items()}
-        for host in hosts:
+        placed: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        counted = dict.fromkeys(self._groups.values(), 0)
+        assert len({host.order for host in self._hosts.values()}) == len(self._hosts)
+        for host in self._hosts.values():
+            counted[host.group] += 1
             assert host.places == {name: (-host.left(name), host.order) for name in host.free}, host.node
+            for name, place in host.places.items():
+                placed.setdefault((host.group.python, name), []).append(place)
+        assert self._lists == {key: sorted(places) for key, places in placed.items()}
         for key, group in self._groups.items():
-            assert group.hosts == sum(host.group is group for host in hosts), key
+            assert group.hosts == counted[group], key
             assert group.hosts or group.back_until, key

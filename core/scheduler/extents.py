@@ -19,7 +19,7 @@ Collections and their invariants:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container
 from typing import NamedTuple, TypeVar
 
@@ -336,19 +336,26 @@ class Extents:
 
     def check(self) -> None:
         """Raise ``AssertionError`` when an invariant does not hold; for tests."""
-        pins: Counter[Key] = Counter()
+        pins: defaultdict[Key, int] = defaultdict(int)
         for held in self._pins.values():
-            assert held and all(count > 0 for count in held.values()), "empty pins are kept"
-            pins.update(held)
-        assert all(entry.pins == pins.pop(key, 0) for key, entry in self._entries.items()), "pins do not add up"
-        assert not pins, f"pins of unknown objects: {pins}"
-        assert self._replicas.keys() == {key for key, entry in self._entries.items() if entry.is_replica}
-        placed = {key: (seg, at) for seg, home in self._segments.items() for at, key in home.extents.items()}
-        assert placed == {key: (entry.segment, entry.offset) for key, entry in self._entries.items()}
-        assert not any(entry.freed and not entry.pins for entry in self._entries.values()), "not reclaimed"
-        used = sum(home.used if home.writer is None else home.nbytes for home in self._segments.values())
+            assert held and min(held.values()) > 0, "empty pins are kept"
+            for key, count in held.items():
+                pins[key] += count
+        placed: dict[Key, tuple[int, int]] = {}
+        used = 0
+        for segment, home in self._segments.items():
+            used += home.used if home.writer is None else home.nbytes
+            assert home.writer is not None or home.extents, f"segment {segment} is kept for nothing"
+            for offset, key in home.extents.items():
+                placed[key] = segment, offset
+        for key, entry in self._entries.items():
+            assert entry.pins == pins.pop(key, 0), "pins do not add up"
+            assert entry.pins or not entry.freed, "not reclaimed"
+            assert placed.pop(key, None) == (entry.segment, entry.offset), f"{key} is not where it should be"
+            assert entry.is_replica == (key in self._replicas), f"{key} is a replica, or is none"
+        assert not pins and not placed, f"pins or places of unknown objects: {pins}, {placed}"
+        assert self._replicas.keys() <= self._entries.keys(), "replicas that are not there"
         assert used == self.used_nbytes, f"{self.used_nbytes} bytes counted, {used} in use"
-        assert all(home.writer is not None or home.extents for home in self._segments.values())
 
 
 def _remember(memory: dict[_K, None], key: _K) -> None:

@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 from ..ids import RESOURCE_UNIT
+from .claims import Packet
 from .credit import MOST_CREDIT
 from .intervals import Interval
 from .queues import Kind, Shape
 from .tables import Binding, Tables, Worker, WorkerState
+
+#: One run of a task: (owner, stream, index, attempt).
+TaskPlace = tuple[int, int, int, int]
 
 LEASED_STATES = (WorkerState.BUSY, WorkerState.BLOCKED, WorkerState.RESUMING)
 
 
 def check_tables(tables: Tables) -> None:
     """Raise AssertionError naming the first invariant that does not hold."""
+    workers = tables.workers.values()
     bindings = _bindings(tables)
+    kinds = [kind for client in tables.clients.values() for kind in client.kinds.values()]
+    packets = [packet for worker in workers for packet in worker.range.packets]
+    leases: defaultdict[Shape, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        _check_worker(worker, tables)
+        if worker.shape is not None:
+            leases[worker.shape].append(worker)
     _check_resources(tables)
-    _check_places(tables)
+    _check_places(kinds, packets)
+    _check_kinds(kinds, packets)
+    cpuless = 0
     for binding in bindings:
         _check_binding(binding)
         for shape in binding.shapes.values():
-            _check_shape(shape, tables)
-    for worker in tables.workers.values():
-        _check_worker(worker, tables)
-    for client in tables.clients.values():
-        for kind in client.kinds.values():
-            _check_kind(kind, tables)
-    _check_roots(tables)
-    cpuless = sum(1 for b in bindings for s in b.shapes.values() if not s.demand.cpu)
+            _check_shape(shape, [kind for kind in kinds if kind.shape is shape], leases[shape], tables)
+            cpuless += not shape.demand.cpu
+    _check_roots(bindings, leases)
     assert tables.cpuless_shapes == cpuless, f"{tables.cpuless_shapes} shapes without CPU counted, {cpuless} there"
-    assert set(tables.stacked) == {w.number for w in tables.workers.values() if len(w.range.packets) > 1}, "stacked"
+    assert tables.stacked.keys() == {w.number for w in workers if len(w.range.packets) > 1}, "stacked"
 
 
 def _bindings(tables: Tables) -> list[Binding]:
-    found = {id(w.binding): w.binding for w in tables.workers.values()}
+    found = {worker.binding: None for worker in tables.workers.values()}
     for client in tables.clients.values():
-        found.update({id(b): b for b in client.bindings.values()})
-    return list(found.values())
+        for binding in client.bindings.values():
+            found[binding] = None
+    return list(found)
 
 
 def _check_resources(tables: Tables) -> None:
     resources = tables.resources
-    held: Counter[str] = Counter()
+    held = dict.fromkeys(("CPU", *resources.free_others), 0)
     devices = [0] * len(resources.gpu_free)
     for worker in tables.workers.values():
         if worker.shape is None:
@@ -52,46 +62,56 @@ def _check_resources(tables: Tables) -> None:
         demand = worker.shape.demand
         if worker.holds_cpu:
             held["CPU"] += demand.cpu
-        held.update(dict(demand.others))
+        for name, amount in demand.others:
+            held[name] += amount
         for device in worker.gpu_ids:
             devices[device] += demand.per_device
-    for name, free in {"CPU": resources.free_cpu, **resources.free_others}.items():
+    for name, taken in held.items():
+        free = resources.free_cpu if name == "CPU" else resources.free_others[name]
         assert free >= 0, f"{name} is overdrawn by {-free}"
         total = resources.totals.get(name, 0)
-        assert free + held[name] == total, f"{name}: {free} free and {held[name]} held of {total}"
+        assert free + taken == total, f"{name}: {free} free and {taken} held of {total}"
     for device, free in enumerate(resources.gpu_free):
         assert free >= 0 and free + devices[device] == RESOURCE_UNIT, f"GPU {device}: {free} free, {devices[device]}"
 
 
-def _intervals(tables: Tables) -> Iterator[Interval]:
-    for client in tables.clients.values():
-        for kind in client.kinds.values():
-            for at, interval in enumerate(kind.queue):
-                yield interval.part(kind.offset, len(interval.calls)) if not at else interval
-    for worker in tables.workers.values():
-        for packet in worker.range.packets:
-            yield from packet.intervals
+def _check_places(kinds: list[Kind], packets: list[Packet]) -> None:
+    places: list[TaskPlace] = []
+    for kind in kinds:
+        offset = kind.offset
+        for interval in kind.queue:
+            places += _places(interval)[offset:]
+            offset = 0
+    for packet in packets:
+        for interval in packet.intervals:
+            places += _places(interval)
+    if len(set(places)) < len(places):
+        twice = [task for task, count in Counter(places).items() if count > 1]
+        raise AssertionError(f"tasks in two places: {twice[:5]}")
+    assert len({packet.number for packet in packets}) == len(packets), "a packet is outstanding twice"
 
 
-def _check_places(tables: Tables) -> None:
-    places = Counter(
-        (i.owner, i.stream, i.first + n * i.stride, i.attempt) for i in _intervals(tables) for n in range(len(i.calls))
-    )
-    twice = [task for task, count in places.items() if count > 1]
-    assert not twice, f"tasks in two places: {twice[:5]}"
-    numbers = Counter(p.number for w in tables.workers.values() for p in w.range.packets)
-    assert not numbers or max(numbers.values()) == 1, "a packet is outstanding twice"
+def _places(interval: Interval) -> list[TaskPlace]:
+    owner, stream, attempt = interval.owner, interval.stream, interval.attempt
+    first, stride = interval.first, interval.stride
+    return [(owner, stream, index, attempt) for index in range(first, first + stride * len(interval.calls), stride)]
 
 
 def _check_binding(binding: Binding) -> None:
-    workers = binding.workers.values()
-    live = [w for w in workers if w.state < WorkerState.STOPPING]
-    assert binding.live == len(live), f"{binding.live} live workers counted, {len(live)} there"
-    assert set(binding.idle) == {w.number for w in live if w.state == WorkerState.IDLE}, "idle workers"
-    spare = {w.number for w in live if w.state == WorkerState.STARTING and w.shape is None}
-    assert set(binding.spare) == spare, "spare workers"
-    cpuless = [w for w in workers if w.shape is not None and not w.shape.demand.cpu]
-    assert binding.cpuless_leases == len(cpuless), "leases without CPU"
+    live = cpuless = 0
+    idle, spare = set(), set()
+    for worker in binding.workers.values():
+        shape, state = worker.shape, worker.state
+        live += state < WorkerState.STOPPING
+        cpuless += shape is not None and not shape.demand.cpu
+        if state == WorkerState.IDLE:
+            idle.add(worker.number)
+        elif state == WorkerState.STARTING and shape is None:
+            spare.add(worker.number)
+    assert binding.live == live, f"{binding.live} live workers counted, {live} there"
+    assert binding.idle.keys() == idle, "idle workers"
+    assert binding.spare.keys() == spare, "spare workers"
+    assert binding.cpuless_leases == cpuless, "leases without CPU"
     if binding.spec.ordered:
         assert len(binding.workers) <= 1, "an ordered binding has two workers"
     elif binding.spec.processes:
@@ -100,13 +120,17 @@ def _check_binding(binding: Binding) -> None:
     assert not (binding.is_refusing and any(s.queued for s in binding.shapes.values())), "queued for a refusing binding"
 
 
-def _check_shape(shape: Shape, tables: Tables) -> None:
-    kinds = {k for c in tables.clients.values() for k in c.kinds.values() if k.shape is shape}
-    assert shape.queued == sum(k.queued for k in kinds), "queued tasks of a shape"
-    assert set(shape.waiting) == {k for k in kinds if k.queued}, "waiting kinds of a shape"
-    leased = {w.number for w in tables.workers.values() if w.shape is shape}
-    assert set(shape.leased) == leased, "leased workers of a shape"
-    coming = sum(1 for w in shape.leased.values() if w.state == WorkerState.STARTING)
+def _check_shape(shape: Shape, kinds: list[Kind], leases: list[Worker], tables: Tables) -> None:
+    queued = 0
+    for kind in kinds:
+        queued += kind.queued
+        assert (kind in shape.waiting) == (kind.queued > 0), "waiting kinds of a shape"
+    assert shape.queued == queued and shape.waiting.keys() <= set(kinds), "queued tasks of a shape"
+    coming = 0
+    for worker in leases:
+        coming += worker.state == WorkerState.STARTING
+        assert worker.number in shape.leased, "leased workers of a shape"
+    assert len(leases) == len(shape.leased), "leased workers of a shape"
     assert shape.coming == coming, f"{shape.coming} workers said to come, {coming} do"
     assert (shape in shape.root.ready) == bool(shape.queued), "a root's ready shapes"
     assert (shape.root in tables.rotation.ready) == bool(shape.root.ready), "ready roots"
@@ -117,11 +141,18 @@ def _check_worker(worker: Worker, tables: Tables) -> None:
     state = worker.state
     packets = range_.packets
     assert worker.binding.workers.get(worker.number) is worker, f"{worker!r} is unknown to its binding"
-    assert range_.tasks == sum(p.count for p in packets), f"tasks of {worker!r}"
-    assert abs(range_.seconds - sum(p.each * p.count for p in packets)) < 1e-6, f"seconds of {worker!r}"
-    assert [p.number for p in packets] == sorted(p.number for p in packets), f"order of packets of {worker!r}"
+    tasks, seconds, last = 0, 0.0, 0
     for packet in packets:
-        assert packet.count == sum(len(i.calls) for i in packet.intervals), f"packet {packet.number}"
+        tasks += packet.count
+        seconds += packet.each * packet.count
+        assert packet.number >= last, f"order of packets of {worker!r}"
+        last = packet.number
+        there = 0
+        for interval in packet.intervals:
+            there += len(interval.calls)
+        assert packet.count == there, f"packet {packet.number}"
+    assert range_.tasks == tasks, f"tasks of {worker!r}"
+    assert abs(range_.seconds - seconds) < 1e-6, f"seconds of {worker!r}"
     if state in LEASED_STATES:
         assert packets and worker.shape is not None, f"{worker!r} has nothing to do"
         assert worker.holds_cpu == (state == WorkerState.BUSY), f"CPUs of {worker!r}"
@@ -134,10 +165,19 @@ def _check_worker(worker: Worker, tables: Tables) -> None:
     assert not limit or worker.given <= limit, f"{worker!r} was given {worker.given} of {limit} tasks"
 
 
-def _check_kind(kind: Kind, tables: Tables) -> None:
-    queued = sum(len(i.calls) for i in kind.queue) - kind.offset
+def _check_kinds(kinds: list[Kind], packets: list[Packet]) -> None:
+    dealt: defaultdict[Kind, int] = defaultdict(int)
+    for packet in packets:
+        dealt[packet.kind] += packet.count
+    for kind in kinds:
+        _check_kind(kind, dealt[kind])
+
+
+def _check_kind(kind: Kind, dealt: int) -> None:
+    queued = -kind.offset
+    for interval in kind.queue:
+        queued += len(interval.calls)
     assert kind.queued == queued, f"kind {kind.id}: {kind.queued} queued, {queued} there"
-    dealt = sum(p.count for w in tables.workers.values() for p in w.range.packets if p.kind is kind)
     assert kind.outstanding == queued + dealt, f"kind {kind.id}: {kind.outstanding} outstanding, {queued} + {dealt}"
     most = max(MOST_CREDIT, kind.client.credit)
     assert 0 <= kind.credit <= most, f"kind {kind.id}: credit {kind.credit}"
@@ -146,13 +186,18 @@ def _check_kind(kind: Kind, tables: Tables) -> None:
     assert not (kind.is_refused and kind.credit), f"kind {kind.id} was refused"
 
 
-def _check_roots(tables: Tables) -> None:
-    roots = {id(b.client.root): b.client.root for b in _bindings(tables)}
-    for root in roots.values():
-        leases = [w for w in tables.workers.values() if w.shape is not None and w.shape.root is root]
-        lent = sum(w.shape.demand.cpu for w in leases if w.shape is not None and not w.holds_cpu)
-        nested = sum(w.shape.demand.cpu for w in leases if w.shape is not None and w.is_nested)
-        assert root.lent_cpu == lent, f"a root lent {root.lent_cpu}, its blocked tasks hold {lent}"
-        held = sum(w.shape.part for w in leases if w.shape is not None and w.holds_cpu)
-        assert root.held == held, f"a root holds {root.held}, its leases {held}"
-        assert root.nested_cpu == nested, f"nested leases hold {root.nested_cpu}, {nested} counted"
+def _check_roots(bindings: list[Binding], leases: Mapping[Shape, list[Worker]]) -> None:
+    lent, nested, held = ({binding.client.root: 0 for binding in bindings} for _ in range(3))
+    for shape, workers in leases.items():
+        cpu, root = shape.demand.cpu, shape.root
+        for worker in workers:
+            if worker.holds_cpu:
+                held[root] += shape.part
+            else:
+                lent[root] += cpu
+            if worker.is_nested:
+                nested[root] += cpu
+    for root in held:
+        assert root.lent_cpu == lent[root], f"a root lent {root.lent_cpu}, its blocked tasks hold {lent[root]}"
+        assert root.held == held[root], f"a root holds {root.held}, its leases {held[root]}"
+        assert root.nested_cpu == nested[root], f"nested leases hold {root.nested_cpu}, {nested[root]} counted"

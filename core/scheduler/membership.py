@@ -109,9 +109,11 @@ class Membership:
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold."""
-        apart = {i for i in self.current.keys() | self._told.keys() if self.current.get(i) != self._told.get(i)}
+        current, told = self.current, self._told
+        apart = {i for i, member in current.items() if told.get(i) != member}
+        apart.update(told.keys() - current.keys())
         assert apart == self._changed.keys(), f"changes that nobody is told: {apart ^ self._changed.keys()}"
-        assert all(i == member.incarnation for i, member in self.current.items())
+        assert all([i == member.incarnation for i, member in current.items()])
         assert self.pythons == _pythons(self.current.values())
         assert self._wanting.keys() <= self.current.keys(), "the list is kept for one that is no member"
 

@@ -263,11 +263,11 @@ class References:
         """Verify the invariants; for tests and the simulator."""
         for seq, entry in self.owned.items():
             assert entry.count >= 0, (seq, entry.count)
-            assert entry.is_used(), f"object {seq} outlives its references"
+            assert entry.count or entry.is_used(), f"object {seq} outlives its references"
             assert entry.value is None or entry.waiters is None, f"object {seq} settled and told nobody"
         for oid, foreign in self.foreign.items():
             assert foreign.count >= 0, (oid, foreign.count)
-            assert foreign.is_used(), f"foreign object {oid} outlives its references"
+            assert foreign.count or foreign.is_used(), f"foreign object {oid} outlives its references"
             assert foreign.is_ours() or oid in self.leaving or foreign.borrowers is None, f"{oid} is not ours to lend"
             assert foreign.value is not None or not foreign.adopted, f"object {oid} passed here without its value"
         for oid in self.located:

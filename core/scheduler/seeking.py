@@ -328,14 +328,21 @@ class Seeking:
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold; for tests."""
         counted: dict[tuple[int, int], Shape] = {}
+        idle = standing = 0
         for key, shape in self._shapes.items():
             assert shape.key == key and self._node not in shape.offers
             shape.check()
-            counted.update({(client.id, kind): shape for client, kinds in shape.wants.items() for kind in kinds})
-        assert counted == {(c.id, kind): shape for c in self._clients.values() for kind, shape in c.places.items()}
-        assert sum(not shape.waiting and not shape.asked for shape in self._shapes.values()) <= KEPT_SHAPES
-        assert self._standing == sum(bool(shape.asked) for shape in self._shapes.values()) <= SHAPES_PER_NODE
+            idle += not shape.waiting and not shape.asked
+            standing += bool(shape.asked)
+            for client, kinds in shape.wants.items():
+                for kind in kinds:
+                    counted[client.id, kind] = shape
+        assert idle <= KEPT_SHAPES and self._standing == standing <= SHAPES_PER_NODE
         self._stranded.check(self._clients)
-        assert all(client.nodes or client.places for client in self._clients.values()), "a client without anything"
+        for client in self._clients.values():
+            assert client.nodes or client.places, "a client without anything"
+            for kind, place in client.places.items():
+                assert counted.pop((client.id, kind), None) is place, f"kind {kind} waits elsewhere"
+        assert not counted, f"kinds wait of which their clients do not know: {counted}"
         for request, shape in self._requests.items():
             assert request in (shape.request, shape.previous) and self._shapes.get(shape.key) is shape

@@ -118,8 +118,8 @@ class Outgoing:
         assert self.cursor <= self.fresh <= self.next, "what was sent is not among what is kept"
         assert self.fresh - self.base <= WINDOW_FRAMES, "more frames out than the window has"
         assert self.flight_nbytes <= WINDOW_NBYTES or len(self.flight) == 1, "more bytes out than the window has"
-        assert self.flight_nbytes == sum(len(held[2]) for held in self.flight)
-        assert self.waiting_nbytes == sum(len(held[2]) for held in self.waiting)
+        assert self.flight_nbytes == sum([len(held[2]) for held in self.flight])
+        assert self.waiting_nbytes == sum([len(held[2]) for held in self.waiting])
 
 
 class Incoming:

@@ -45,9 +45,6 @@ class Stranded:
     def check(self, clients: dict[int, Client]) -> None:
         """Raise AssertionError when an invariant does not hold."""
         assert list(self._due.values()) == sorted(self._due.values())
-        wrong = [
-            client
-            for client in clients.values()
-            if (client in self._due) != (client.is_stranded and not client.is_told)
-        ]
-        assert not wrong and all(clients.get(client.id) is client for client in self._due)
+        for client in clients.values():
+            assert (client in self._due) == (client.is_stranded and not client.is_told), client.id
+        assert all([clients.get(client.id) is client for client in self._due])

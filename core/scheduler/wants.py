@@ -120,6 +120,6 @@ class Shape:
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold."""
-        assert self.waiting == sum(sum(kinds.values()) for kinds in self.wants.values()), "the sum of what waits"
-        assert all(kinds and min(kinds.values()) > 0 for kinds in self.wants.values()), "a figure that is none"
+        assert self.waiting == sum([sum(kinds.values()) for kinds in self.wants.values()]), "the sum of what waits"
+        assert all([kinds and min(kinds.values()) > 0 for kinds in self.wants.values()]), "a figure that is none"
         assert len(self.offers) <= NAMED_NODES

@@ -13,19 +13,21 @@ if TYPE_CHECKING:
 
 def check_world(world: TaskWorld) -> None:
     """Check the machines that the last event touched, and what they say of each other."""
+    owners = {process.incarnation: process for process in world.touched.values() if process.alive}
+    for process in owners.values():
+        process.client.owner.check()
+        process.values._allocator.check()
+        process.ledger.check()
     for machine in world.machines:
         if machine.is_touched and machine.alive:
             machine.is_touched = False
             machine.check()
+            clients = machine.node.dispatch._tables.clients
             for process in world.processes.values():
-                if process.alive:
-                    world.credits.check(process.incarnation)
-    for process in world.touched.values():
-        if process.alive:
-            process.client.owner.check()
-            process.values._allocator.check()
-            process.ledger.check()
-            world.credits.check(process.incarnation)
+                if process.alive and (process.machine is machine or process.incarnation in clients):
+                    owners[process.incarnation] = process
+    for owner in owners:
+        world.credits.check(owner)
     world.touched.clear()
 
 

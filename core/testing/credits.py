@@ -13,6 +13,7 @@ from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
 
 if TYPE_CHECKING:
+    from ..scheduler.kinds import Kind
     from .process import Process
     from .world import TaskWorld
 
@@ -82,14 +83,18 @@ class Credits:
         root = self._world.processes.get(process.root)
         if home is None and (root is None or not root.alive or process.machine.is_joined):
             return  # the node has forgotten it with its root; it is about to be killed
+        in_flight = self._in_flight
         for kind in process.client.owner.kinds.values():
-            at_node = home.kinds[kind.id].outstanding if home is not None and kind.id in home.kinds else 0
-            there, counted = self._in_flight[owner, kind.id] + at_node, kind.home.outstanding
-            assert counted == there, f"{process} counts {counted}, there are {there}"
-            for node, share in kind.shares.items():
-                machine = self._world.machine_of(node) if node else None
-                client = machine.node.dispatch._tables.clients.get(owner) if machine is not None else None
-                there = client.kinds[kind.id].outstanding if client is not None and kind.id in client.kinds else 0
-                assert there <= share.outstanding, (
-                    f"{process} counts {share.outstanding} at {node:x}: there are {there}"
-                )
+            there = in_flight.get((owner, kind.id), 0)
+            if home is not None and kind.id in home.kinds:
+                there += home.kinds[kind.id].outstanding
+            assert kind.home.outstanding == there, f"{process} counts {kind.home.outstanding}, there are {there}"
+            if len(kind.shares) > 1:
+                self._check_elsewhere(process, kind)
+
+    def _check_elsewhere(self, process: Process, kind: Kind) -> None:
+        for node, share in kind.shares.items():
+            machine = self._world.machine_of(node) if node else None
+            client = machine.node.dispatch._tables.clients.get(process.incarnation) if machine is not None else None
+            there = client.kinds[kind.id].outstanding if client is not None and kind.id in client.kinds else 0
+            assert there <= share.outstanding, f"{process} counts {share.outstanding} at {node:x}: there are {there}"

@@ -48,7 +48,7 @@ class Machine:
 
     def is_other(self, node: int) -> bool:
         """Whether a frame to or from this machine's processes names another node."""
-        return self.is_joined and self.world.machine_of(node) not in (None, self)
+        return self.is_joined and node not in (0, self.incarnation) and self.world.machine_of(node) is not None
 
     def after(self, delay: float, what: str, do: Callable[[], None]) -> None:
         """Let the node do something later, when it lives and is not stopped then."""

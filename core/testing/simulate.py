@@ -38,6 +38,9 @@ TAIL = 40
 #: Seeds that a process takes at a time.
 CHUNK = 50
 
+#: Objects made between two looks for garbage. Fewer cost more time, more keep the worlds that have ended for longer.
+GARBAGE = 20_000
+
 
 @dataclass
 class Report:
@@ -54,6 +57,14 @@ class Report:
         """Rare marks that were not reached although there were seeds enough of their world."""
         wanted = [f"{w.name}: {mark}" for w in WORLDS for mark in w.rare if self.seeds[w.name] >= MARKS_NEED]
         return [mark for mark in wanted if not self.marks[mark]]
+
+    def note(self, course: Course, error: BaseException | None) -> None:
+        """Take in what one seed came to."""
+        self.seeds[course.name] += 1
+        self.events += course.events
+        self.marks.update({f"{course.name}: {mark}": times for mark, times in course.all_marks().items()})
+        if error is not None:
+            self.failures[course.seed] = describe(course, error)
 
     def add(self, other: Report) -> None:
         """Take in what other seeds came to."""
@@ -89,16 +100,17 @@ def run_seeds(first: int, count: int, *, world: str = "", most_failures: int = 1
     """Run seeds one after the other, until so many have failed."""
     report = Report()
     begun = time.perf_counter()
+    usual = gc.get_threshold()
     gc.freeze()
-    for seed in range(first, first + count):
-        course, error = run_seed(seed, world)
-        report.seeds[course.name] += 1
-        report.events += course.events
-        report.marks.update({f"{course.name}: {mark}": times for mark, times in course.all_marks().items()})
-        if error is not None:
-            report.failures[seed] = describe(course, error)
+    gc.set_threshold(GARBAGE)
+    try:
+        for seed in range(first, first + count):
+            course, error = run_seed(seed, world)
+            report.note(course, error)
             if len(report.failures) >= most_failures:
                 break
+    finally:
+        gc.set_threshold(*usual)
     report.seconds = time.perf_counter() - begun
     return report
 

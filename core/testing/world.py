@@ -159,7 +159,10 @@ class TaskWorld(Course):
 
     def machine_of(self, node: int) -> Machine | None:
         """The machine of a node."""
-        return next((machine for machine in self.machines if machine.incarnation == node), None)
+        for machine in self.machines:
+            if machine.incarnation == node:
+                return machine
+        return None
 
     def memory_of(self, descriptor: Any) -> Memory | None:
         """The store in which something lies; None when its machine has gone."""
