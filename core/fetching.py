@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from .errors import ObjectLostError, TransportError
 from .ids import ObjectId
-from .rpc.grpc_objects import ELSEWHERE, PATIENCE, Pull, decode_nodes
+from .rpc.grpc_objects import ELSEWHERE, Pull, decode_nodes
+from .rpc.object_sockets import PATIENCE
 from .rpc.protos import outboard_pb2 as pb
 
 #: Bytes of a part. Larger: fewer frames; smaller: the window is used more evenly.

@@ -22,6 +22,7 @@ from .scheduler.takers import Serve, Takers
 
 if TYPE_CHECKING:
     from .nodestore import NodeStore
+    from .rpc.grpc_credentials import Security
     from .rpc.grpc_objects import ObjectsService
 
 #: Seconds without a question after which a taker that asks in frames is given up; it does so itself sooner.
@@ -91,11 +92,12 @@ class Giving:
         self._is_looking = False
         self._given_at = -inf
 
-    def service(self) -> ObjectsService:
-        """Make the gRPC service over which other nodes take objects."""
+    def service(self, security: Security, host: str) -> ObjectsService:
+        """Make the gRPC service over which other nodes take objects; ``host``: where the node listens."""
         from .rpc.grpc_objects import ObjectsService
+        from .rpc.object_sockets import Offer
 
-        return ObjectsService(self.open_object, self.ask_turn)
+        return ObjectsService(self.open_object, self.ask_turn, partial(Offer, security, host))
 
     @contextmanager
     def open_object(self, oid: ObjectId, version: int) -> Iterator[memoryview]:

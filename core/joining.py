@@ -325,10 +325,12 @@ async def _serve(
     node.listen(boot.listener)
     head = settings["address"]
     peering = make_peering(node, loop, security)
-    server = Server(security, [peering.service.handler, node.store.replicas.service.handler])
     host = own_host(settings["host"] or "", split_address(head)[0])
+    listening_at = settings["host"] or host
+    objects = node.store.replicas.service(security, listening_at)
+    server = Server(security, [peering.service.handler, objects.handler])
     try:
-        port = await server.start(join_address(settings["host"] or host, settings["port"]))
+        port = await server.start(join_address(listening_at, settings["port"]))
     except TransportError as error:
         raise OutboardError(error._text()) from None
     address = join_address(host, port)

@@ -23,6 +23,7 @@ from .store.extent import parse_header
 if TYPE_CHECKING:
     from .fetching import FrameFetch
     from .nodestore import NodeStore
+    from .rpc.grpc_credentials import Security
     from .rpc.grpc_objects import ObjectsService, Pull, Source
 
 #: Seconds without a byte after which a source is given up.
@@ -73,10 +74,9 @@ class Replicas:
     def __repr__(self) -> str:
         return f"<Replicas {self._pulls!r} {self.space!r}>"
 
-    @property
-    def service(self) -> ObjectsService:
-        """The gRPC service over which other nodes take objects of this one."""
-        return self.giving.service()
+    def service(self, security: Security, host: str) -> ObjectsService:
+        """Make the gRPC service over which other nodes take objects of this one, which listens at ``host``."""
+        return self.giving.service(security, host)
 
     def start(self) -> None:
         """Load what transfers need, so that the first one does not hold up the loop; for a node that has peers."""
@@ -259,10 +259,15 @@ class Replicas:
 
     def _discard(self, key: Key) -> None:
         self.wanting.pop(key, None)
-        self._arriving.pop(key, None)
+        pull = self._arriving.pop(key, None)
         room = self._rooms.pop(key, None)
-        if room is not None:
-            self.space.free(room.extent.segment, room.extent.offset)
+        if room is None:
+            return
+        extent = room.extent
+        if pull is not None and pull.writing is not None and not pull.writing.done():
+            pull.writing.add_done_callback(lambda _: self.space.free(extent.segment, extent.offset))
+        else:
+            self.space.free(extent.segment, extent.offset)
 
     # -- transfers ----------------------------------------------------------------------------------------------------
 
@@ -272,6 +277,8 @@ class Replicas:
 
             await asyncio.sleep(pause)
         pull = self._arriving.get(key) or self._begin(key)
+        if pull.writing is not None:
+            await pull.writing  # of a transfer that was stopped
         begin = pull.offset
         failure, is_final = "", False
         nodes: tuple[int, ...] = ()

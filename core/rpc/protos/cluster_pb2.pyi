@@ -333,18 +333,20 @@ class PeerHello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., incarnation: _Optional[int] = ..., cluster: _Optional[str] = ..., wanted: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ["offset", "owner", "seq", "taker", "version"]
+    __slots__ = ["by_socket", "offset", "owner", "seq", "taker", "version"]
+    BY_SOCKET_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     TAKER_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    by_socket: bool
     offset: int
     owner: int
     seq: int
     taker: int
     version: int
-    def __init__(self, owner: _Optional[int] = ..., seq: _Optional[int] = ..., version: _Optional[int] = ..., offset: _Optional[int] = ..., taker: _Optional[int] = ...) -> None: ...
+    def __init__(self, owner: _Optional[int] = ..., seq: _Optional[int] = ..., version: _Optional[int] = ..., offset: _Optional[int] = ..., taker: _Optional[int] = ..., by_socket: bool = ...) -> None: ...
 
 class RawFrames(_message.Message):
     __slots__ = []

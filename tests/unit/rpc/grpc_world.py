@@ -18,6 +18,7 @@ from outboard.rpc.grpc_library import grpc
 from outboard.rpc.grpc_links import LinksService, PeerLink, dial
 from outboard.rpc.grpc_objects import ObjectsService
 from outboard.rpc.grpc_server import HEALTH_NAME, Server
+from outboard.rpc.object_sockets import MakeOffer
 from outboard.rpc.protos import cluster_pb2 as pb
 
 SERVER = 0x5E
@@ -42,6 +43,7 @@ class World:
         self.nodes: list[HeadEnd] = []
         self.reports: list[pb.Report] = []
         self.objects: dict[ObjectId, bytes] = {}
+        self.make_offer: MakeOffer | None = None
         self.refusal: Exception | None = None
         self.inbox = Inbox()
         self.address = ""
@@ -51,7 +53,7 @@ class World:
         """Serve on a free port of this machine; `more` are further handlers."""
         handlers = [
             LinksService(make_hello(SERVER, "test"), self.on_link).handler,
-            ObjectsService(self.open_object).handler,
+            ObjectsService(self.open_object, make_offer=self.make_offer).handler,
             HeadService(self.on_node, self.on_status, self.on_stop).handler,
         ]
         server = Server(security or self.security, [*more, *handlers])

@@ -20,6 +20,7 @@ from outboard.rpc.codec import Frame
 from outboard.rpc.grpc_credentials import Security, make_token
 from outboard.rpc.grpc_objects import PIECE_NBYTES
 from outboard.rpc.grpc_server import Server
+from outboard.rpc.object_sockets import Offer
 from outboard.rpc.protos import outboard_pb2 as pb
 from outboard.scheduler import pulls
 from outboard.scheduler.takers import MOST_TAKERS
@@ -172,7 +173,8 @@ class Net:
 
     async def serve(self, node: FakeNode) -> None:
         """Let a node be dialled."""
-        server = self.servers[node.incarnation] = Server(self.security, [node.store.replicas.service.handler])
+        objects = node.store.replicas.service(self.security, "127.0.0.1")
+        server = self.servers[node.incarnation] = Server(self.security, [objects.handler])
         self.addresses[node.incarnation] = f"127.0.0.1:{await server.start('127.0.0.1:0')}"
 
     async def close(self) -> None:
@@ -231,6 +233,26 @@ def test_object_is_here_once_for_all_who_wait(aio: AioLoop, is_dialled: bool, nb
             assert not extents.holders() and not here.store.replicas.space.used_nbytes
             here.give_back(d, ONE)
             assert there.store.extents.holders() == [(ROOT, d.nbytes)]
+
+    aio.run(scenario())
+
+
+def test_room_is_not_used_again_while_a_thread_may_write_there(aio: AioLoop) -> None:
+    async def scenario() -> None:
+        async with net_of(aio) as net:
+            there, here = net.add(), net.add()
+            await net.serve(there)
+            d = there.make(data_of(20 * MIB))
+            here.pull(d)
+            replicas = here.store.replicas
+            await until(lambda: replicas._arriving)
+            (pull,) = replicas._arriving.values()
+            pull.writing = aio.asyncio.create_future()
+            here.free(d)
+            assert (await here.answer()).cause == pb.Pulled.LOST
+            assert replicas.space.used_nbytes
+            pull.writing.set_result(None)
+            await until(lambda: not replicas.space.used_nbytes)
 
     aio.run(scenario())
 
@@ -328,18 +350,22 @@ def test_source_that_ends_in_the_middle_is_replaced_by_another(aio: AioLoop, mon
     aio.run(scenario())
 
 
-@pytest.mark.parametrize("how", ["link gone", "silent", "node gone", "server gone"])
+@pytest.mark.parametrize("how", ["link gone", "silent", "node gone", "server gone", "server gone, by socket"])
 def test_death_of_the_only_source_is_told(aio: AioLoop, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with net_of(aio) as net:
             there, here = net.add(), net.add()
             d = there.make(data_of(30 * MIB))
-            if how == "server gone":
+            if how.startswith("server gone"):
                 await net.serve(there)
+            if how == "server gone":
+                monkeypatch.setattr(grpc_objects, "MIN_NBYTES", d.nbytes + 1)
+            else:  # whoever dials gets nothing, and waits
+                monkeypatch.setattr(Offer, "run", lambda offer: offer._await_taker(None).recv(1))
             here.store.replicas.patience = 0.2
             here.pull(d)
             replicas = here.store.replicas
-            await until(lambda: any(pull.offset for pull in replicas._arriving.values()))
+            await until(lambda: any(pull.offset or pull.writing for pull in replicas._arriving.values()))
             if how == "link gone":
                 net.cut = {there.incarnation, here.incarnation}
             elif how == "silent":
