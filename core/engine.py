@@ -235,7 +235,8 @@ class Engine(Protocol):
         """Let others have the CPUs of the task that calls this, for as long as the context lasts.
 
         For a task whose main thread waits in ways that the engine does not see: it polls, or another thread of it takes
-        results. At the end it waits for its CPUs. Nestable; outside of tasks, and in other threads, it does nothing.
+        results. Its own waits may lie within. At the end it waits for its CPUs; a context that is still open ends with
+        the task. Nestable; outside of tasks, and in other threads, it does nothing.
         """
 
     def nodes(self) -> list[dict[str, Any]]:

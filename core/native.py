@@ -30,6 +30,7 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.arrays import Array
 from .scheduler.outcomes import ShutdownMark
+from .turns import Idle
 from .values import Encoded, Input
 
 #: Seconds that a node may take for its last answer before it is left, and callbacks to end, before the connection is
@@ -492,7 +493,7 @@ class NativeEngine:
 
     def idle(self) -> AbstractContextManager[None]:
         """See `Engine.idle`."""
-        return self.client.turns.idle()
+        return Idle(self.client.turns)
 
     def nodes(self) -> list[dict[str, Any]]:
         """See `Engine.nodes`."""

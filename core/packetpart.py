@@ -81,7 +81,7 @@ class PacketPart:
         """Run every item."""
         worker, kind, calls = self.worker, self.kind, self.calls
         index, stride, values = self.first, self.stride, self.values
-        call_task, now = worker.call, time.perf_counter
+        call_task, now, turns = worker.call, time.perf_counter, worker.client.turns
         plain = kind.num_returns == 1 or self.array
         self.since = self.ended_at = now()
         if len(calls) > 1 or self.behind:
@@ -92,6 +92,8 @@ class PacketPart:
             except IndexError:
                 break  # given back at this moment
             ok, value = call_task(kind, self, index, call)
+            if turns.told_blocked:
+                turns.end_task()
             if ok and plain:
                 worker.is_encoding = True  # pickling it may be the task's own code, and wait
                 try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .interrupts import shield
@@ -22,6 +21,21 @@ BLOCKED_AFTER = 0.001
 BLOCKED_LIMIT = 3600.0
 
 
+class Idle:
+    """A context in which a task leaves its CPUs to others; one that outlives its task has no meaning any more."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        self._turns.begin_idle(self)
+
+    def __exit__(self, *exc: object) -> None:
+        self._turns.end_idle(self)
+
+
 class Turns:
     """The waits of a client. `told_blocked`: the node knows that the task in this worker waits."""
 
@@ -32,24 +46,31 @@ class Turns:
         self._reader: int | None = None
         self._waiters: deque[Any] = deque()  # locks of threads that wait for word from the one that reads
         self.told_blocked = False
-        self._idle = 0  # contexts in which the task leaves its CPUs to others, whatever its threads wait for
+        self._idle: set[Idle] = set()  # while there are any, no wait of the task blocks or unblocks it
 
-    @contextmanager
-    def idle(self) -> Iterator[None]:
-        """Give back the CPUs of the task that this is called in, until the context ends."""
+    def begin_idle(self, context: Idle) -> None:
+        """Give back the CPUs of the task that calls, until the context ends; outside of tasks do nothing."""
         if not self._client.in_task():
-            yield
             return
         with shield:
-            self._idle += 1
+            self._idle.add(context)
             if not self.told_blocked:
                 self.block()
-        try:
-            yield
-        finally:
-            with shield:
-                self._idle -= 1
+
+    def end_idle(self, context: Idle) -> None:
+        """Take the CPUs back, unless the context was of no effect or another one is left."""
+        if context not in self._idle:
+            return
+        with shield:
+            self._idle.discard(context)
+            if threading.current_thread() is threading.main_thread():  # a generator may be collected in any
                 self._unblock()
+
+    def end_task(self) -> None:
+        """End what a task has left: contexts that it kept, or that an exception of a signal handler tore away."""
+        with shield:
+            self._idle.clear()
+            self._unblock()
 
     def wait(self, ready: Callable[[], bool], deadline: float | None = None) -> bool:
         """Wait until `ready()`; False when the deadline (monotonic seconds) passed first. Ctrl-C ends it at once."""

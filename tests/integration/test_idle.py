@@ -16,6 +16,8 @@ from outboard.options import TaskOptions
 
 pytestmark = pytest.mark.timeout(30)
 
+kept: Any = None  # in a worker: what a task left there
+
 
 @pytest.fixture(autouse=True)
 def cluster_of_one() -> Iterator[None]:
@@ -60,6 +62,27 @@ def idles_for_ever() -> None:
         time.sleep(60)
 
 
+def keeps_its_context() -> int:
+    context = current().idle()
+    context.__enter__()
+    global kept
+    kept = context  # as a generator would that is not read to its end
+    return double(3)
+
+
+def waits_after_another_kept_its_context() -> list[int]:
+    with current().idle():
+        kept.__exit__(None, None, None)  # of no effect: it ended with its task
+        values = ob.get([ob.remote(double).remote(n) for n in (1, 2)])
+    return [*values, ob.get(ob.remote(double).remote(3))]
+
+
+def enters_and_leaves() -> None:
+    while True:
+        with current().idle(), current().idle():
+            pass
+
+
 def test_children_run_while_their_parent_polls_in_the_only_slot() -> None:
     assert ob.get(ob.remote(polls_for_its_children).remote(), timeout=20) == [0, 2, 4, 6]
 
@@ -69,6 +92,24 @@ def test_the_slot_is_taken_back_after_an_exception_too() -> None:
     with pytest.raises(ValueError, match="on the way out"):
         ob.get(task.remote(fails=True), timeout=20)
     assert ob.get([task.remote(), ob.remote(double).remote(5)], timeout=20) == [[0, 2, 4, 6], 10]
+    assert ob.available_resources()["CPU"] == 1
+
+
+def test_a_context_ends_with_its_task_at_the_latest() -> None:
+    assert ob.get(ob.remote(keeps_its_context).remote(), timeout=20) == 6
+    assert ob.get(ob.remote(waits_after_another_kept_its_context).remote(), timeout=20) == [2, 4, 6]
+    assert ob.available_resources()["CPU"] == 1
+
+
+def test_a_cancelled_task_leaves_nothing_behind_wherever_it_is_hit() -> None:
+    task = ob.remote(enters_and_leaves)
+    for _ in range(20):
+        ref = task.remote()
+        assert ob.get(ob.remote(double).remote(1), timeout=20) == 2
+        ob.cancel(ref)
+        with pytest.raises(TaskCancelledError):
+            ob.get(ref, timeout=20)
+    assert ob.get(ob.remote(polls_for_its_children).remote(), timeout=20) == [0, 2, 4, 6]
     assert ob.available_resources()["CPU"] == 1
 
 
