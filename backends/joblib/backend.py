@@ -15,7 +15,7 @@ from .batches import Batch
 from .calls import ParallelCall
 from .context import Context
 from .window import Window
-from .workers import keeper
+from .workers import Initializer, keeper
 
 NAME = "dist"
 
@@ -30,7 +30,8 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         nesting_level: how many `Parallel` are around this one; None: joblib says.
         inner_max_num_threads: threads that libraries may use in a worker; None: the machine's CPUs divided among the
             workers that run there.
-        backend_kwargs: accepted, as joblib passes on whatever it does not know.
+        backend_kwargs: `initializer` and `initargs`: called in each worker before its first task. Whatever else joblib
+            passes on is accepted.
     """
 
     default_n_jobs = -1
@@ -47,6 +48,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         self._serves: weakref.ref[Any] | None = None
         self._call: ParallelCall | None = None
         self._shares = True
+        self._initializer: Initializer | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DistBackend, (self.nesting_level, self.inner_max_num_threads)
@@ -71,7 +73,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         require: str | None = None,
         max_nbytes: int | None = 1 << 20,
         mmap_mode: str | None = "r",
-        **ignored: Any,
+        **others: Any,
     ) -> int:
         """Prepare for the calls of one `Parallel`; returns how many of its tasks may run at once.
 
@@ -88,6 +90,9 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
             raise FallbackToBackend(own)
         self.parallel = parallel
         self._shares = max_nbytes is not None and mmap_mode is not None
+        given = {**self.backend_kwargs, **others}
+        function = given.get("initializer")
+        self._initializer = None if function is None else Initializer(function, tuple(given.get("initargs") or ()))
         return self.effective_n_jobs(n_jobs)
 
     def start_call(self) -> None:
@@ -97,7 +102,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         window: Window[Batch] | None = None
         if parallel.return_generator:
             window = Window(ordered=parallel.return_ordered, least=2 * n_jobs)
-        workers = keeper.lend(engine, n_jobs, are_all=parallel.n_jobs == -1)
+        workers = keeper.lend(engine, n_jobs, are_all=parallel.n_jobs == -1, initializer=self._initializer)
         context = Context(self._nested(), n_jobs, self.inner_max_num_threads)
         self._call = ParallelCall(engine, context, workers, window=window, shares=self._shares)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import joblib
 from outboard.engine import Binding, Engine, current, peek
@@ -21,16 +24,40 @@ KEPT = 2
 _CPU_STEP = 1e-4
 
 
+class Initializer(NamedTuple):
+    """What each worker calls before its first task."""
+
+    function: Callable[..., object]
+    args: tuple[Any, ...]
+
+    def is_same(self, other: Initializer | None) -> bool:
+        """Whether it calls the same function with the same objects, so that workers can be used again."""
+        if other is None or self.function != other.function or len(self.args) != len(other.args):
+            return False
+        return all(mine is its for mine, its in zip(self.args, other.args, strict=True))
+
+
 class Workers:
     """Processes for at most `n_jobs` tasks at a time; those of the whole cluster when `binding` is None."""
 
-    def __init__(self, engine: Engine, n_jobs: int, slots: int, *, are_all: bool) -> None:
+    def __init__(self, n_jobs: int, slots: int, initializer: Initializer | None = None) -> None:
         share = 1.0 if n_jobs <= slots else max(1, int(slots / n_jobs / _CPU_STEP)) * _CPU_STEP
         self.options = TaskOptions(num_cpus=share, max_retries=0)
+        self.n_jobs = n_jobs
+        self.initializer = initializer
         self.binding: Binding | None = None
         self.users = 0
-        if not are_all:
-            self.binding = engine.bind(processes=n_jobs, label=f"joblib-{n_jobs}")
+
+    def bind(self, engine: Engine) -> None:
+        """Start the processes."""
+        initializer = None if self.initializer is None else partial(self.initializer.function, *self.initializer.args)
+        self.binding = engine.bind(processes=self.n_jobs, initializer=initializer, label=f"joblib-{self.n_jobs}")
+
+    def serves(self, n_jobs: int, initializer: Initializer | None) -> bool:
+        """Whether a call that asks for this may have them."""
+        if self.n_jobs != n_jobs or self.binding is None or self.binding.failed is not None:
+            return False
+        return self.initializer is None if initializer is None else initializer.is_same(self.initializer)
 
 
 class Keeper:
@@ -39,7 +66,7 @@ class Keeper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._engine: weakref.ref[Engine] | None = None
-        self._kept: dict[int, Workers] = {}  # by n_jobs, the one used last at the end
+        self._kept: list[Workers] = []  # the ones used last at the end
         self._slots = (0, -SLOTS_SECONDS)
 
     def count_slots(self) -> int:
@@ -60,17 +87,20 @@ class Keeper:
             self._slots = (slots, now)
         return slots
 
-    def lend(self, engine: Engine, n_jobs: int, *, are_all: bool) -> Workers:
+    def lend(self, engine: Engine, n_jobs: int, *, are_all: bool, initializer: Initializer | None = None) -> Workers:
         """Give the workers for one call; `are_all`: whatever the cluster has, also what joins it meanwhile."""
         slots = self.count_slots()
-        if are_all or n_jobs == slots:
-            return Workers(engine, n_jobs, max(slots, n_jobs), are_all=True)
+        if initializer is None and (are_all or n_jobs == slots):
+            return Workers(n_jobs, max(slots, n_jobs))
         with self._lock:
             self._meet(engine)
-            workers = self._kept.pop(n_jobs, None)
-            if workers is None or workers.binding is None or workers.binding.failed is not None:
-                workers = Workers(engine, n_jobs, slots, are_all=False)
-            self._kept[n_jobs] = workers
+            workers = next((kept for kept in self._kept if kept.serves(n_jobs, initializer)), None)
+            if workers is None:
+                workers = Workers(n_jobs, slots, initializer)
+                workers.bind(engine)
+            else:
+                self._kept.remove(workers)
+            self._kept.append(workers)
             workers.users += 1
         return workers
 
@@ -80,8 +110,9 @@ class Keeper:
             return
         with self._lock:
             workers.users -= 1
-            idle = [n_jobs for n_jobs, kept in self._kept.items() if not kept.users]
-            ending = [self._kept.pop(n_jobs) for n_jobs in idle[: max(0, len(idle) - KEPT)]]
+            idle = [kept for kept in self._kept if not kept.users]
+            ending = idle[: max(0, len(idle) - KEPT)]
+            self._kept = [kept for kept in self._kept if kept not in ending]
         for old in ending:
             if old.binding is not None:
                 engine.unbind(old.binding, force=False)
