@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from collections import deque
@@ -422,9 +423,12 @@ class NativeEngine:
             binding.mark, binding.is_forced = None, False
             client.labels[binding.id] = label
             client.hold_encoded(encoded)
-            client.binding_specs[binding.id] = pb.Binding(
+            client.binding_specs[binding.id] = spec = pb.Binding(
                 id=binding.id, initializer=encoded.body, max_tasks=max_tasks or 0, label=label, ordered=ordered
             )
+            if initializer is not None:
+                spec.sys_path.extend(sys.path)
+                spec.modules.extend(engines.companions)
             if client.reach.bindings.open(binding.id, processes, ordered=ordered, elsewhere=elsewhere):
                 client.outbox.introduce_binding(binding.id, HOME)
             self._bindings[binding.id] = binding

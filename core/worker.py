@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, BinaryIO
 
@@ -198,6 +198,7 @@ class Worker:
 
     def _initialize(self, binding: pb.Binding) -> bool:
         try:
+            _prepare(binding.sys_path, binding.modules)
             initializer, _ = self._decode_pinned(binding.initializer)
             initializer()
         except BaseException as error:
@@ -265,12 +266,8 @@ class Worker:
         spec = self.client.ask_node(Frame.GET_KIND, request, Frame.KIND)
         if spec.function[:1] != b"\x80":
             self.client.background.start()  # it keeps objects of its owner: hear when that drops it
-        for path in spec.sys_path:
-            if path not in sys.path:
-                sys.path.append(path)
         try:
-            for name in spec.modules:
-                importlib.import_module(name)
+            _prepare(spec.sys_path, spec.modules)
             function, _ = self._decode_pinned(spec.function)
             return RunningKind(function, b"", spec.num_returns, spec.writable), True
         except BaseException as error:
@@ -429,6 +426,15 @@ class Worker:
         """Whether all that tasks started here has ended, and all that they returned has passed on."""
         owner = self.client.owner
         return not (owner.unanswered or owner.refs.heirs or owner.refs.leaving)
+
+
+def _prepare(paths: Iterable[str], modules: Iterable[str]) -> None:
+    """Before something of the client's is rebuilt: find modules where it does, and import those it says."""
+    for path in paths:
+        if path not in sys.path:
+            sys.path.append(path)
+    for name in modules:
+        importlib.import_module(name)
 
 
 def main(setup: WorkerSetup) -> None:

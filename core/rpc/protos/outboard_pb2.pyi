@@ -113,22 +113,26 @@ class Ask(_message.Message):
     def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ["eager", "id", "initializer", "label", "max_tasks", "ordered", "processes"]
+    __slots__ = ["eager", "id", "initializer", "label", "max_tasks", "modules", "ordered", "processes", "sys_path"]
     EAGER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     INITIALIZER_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     MAX_TASKS_FIELD_NUMBER: _ClassVar[int]
+    MODULES_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    SYS_PATH_FIELD_NUMBER: _ClassVar[int]
     eager: bool
     id: int
     initializer: bytes
     label: str
     max_tasks: int
+    modules: _containers.RepeatedScalarFieldContainer[str]
     ordered: bool
     processes: int
-    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ...) -> None: ...
+    sys_path: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BindingFailed(_message.Message):
     __slots__ = ["death", "id", "outcome"]
