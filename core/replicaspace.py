@@ -72,6 +72,9 @@ class ReplicaSpace:
 
 
 def _populate(mapping: memory.Mapping, offset: int, nbytes: int, given_up: threading.Event) -> None:
+    from .rpc.object_sockets import stand_behind  # which loads gRPC: only nodes with peers come here
+
+    stand_behind()
     for at in range(offset, offset + nbytes, POPULATE_NBYTES):
         if given_up.is_set():
             return

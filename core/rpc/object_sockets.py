@@ -73,8 +73,7 @@ class _Transfer:
 
     def _run(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[Exception | None]) -> None:
         problem: Exception | None = None
-        if sys.platform == "linux":  # where threads have priorities of their own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        stand_behind()
         try:
             self.run()
         except Exception as error:
@@ -189,6 +188,12 @@ class Taking(_Transfer):
                 raise TransportError(f"it ended after {self.offset} of {len(self._into)} bytes")
             self.offset += count
         giver.sendall(_DONE)
+
+
+def stand_behind() -> None:
+    """Let this thread, which moves bytes, run after others."""
+    if sys.platform == "linux":  # where threads have priorities of their own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _block(used: socket.socket, seconds: float) -> None:
