@@ -15,8 +15,9 @@ _shortened.maxstring = _shortened.maxother = _shortened.maxlong = _REPR_MAX
 
 def describe_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> str:
     """Write a call for people: ``train(3, seed=1)``; never raises."""
-    name = getattr(function, "__qualname__", None) or type(function).__name__
+    name = type(function).__name__
     try:
+        name = getattr(function, "__qualname__", None) or name
         parts = [_shortened.repr(arg) for arg in args]
         parts += [f"{key}={_shortened.repr(value)}" for key, value in (kwargs or {}).items()]
     except Exception:

@@ -16,7 +16,7 @@ from outboard import engine
 from outboard.errors import RemoteTraceback, SerializationError, TaskExitError, WorkerLostError
 from outboard.inline import InlineEngine
 from outboard.multiprocessing import MaybeEncodingError, Pool
-from outboard.multiprocessing.faults import describe_call, translated
+from outboard.multiprocessing.faults import translated
 
 
 class DbError(Exception):
@@ -237,13 +237,3 @@ def test_errors_are_put_into_the_words_of_the_standard_pool() -> None:
     assert isinstance(translated(error).__cause__, multiprocessing.pool.RemoteTraceback)
     lost = WorkerLostError(pid=7, signal=9)
     assert str(translated(lost, lambda: ("f(3)", 3))).startswith("OB102: f(3) (item 3) lost: worker process 7")
-
-
-def test_calls_are_described_briefly_and_without_fail() -> None:
-    class Bad:
-        def __repr__(self) -> str:
-            raise ValueError
-
-    assert describe_call(abs, (1, "a")) == "abs(1, 'a')"
-    assert len(describe_call(abs, ("x" * 10_000,))) < 120
-    assert "abs(" in describe_call(abs, (Bad(),))
