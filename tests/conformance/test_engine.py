@@ -468,3 +468,12 @@ def test_the_run_time_of_items_adds_up(engine: Engine) -> None:
     array.extend([0.02, 0.03])
     take_all(array)
     assert 0.05 <= array.run_seconds < 2
+    before = array.run_seconds
+    array.extend(["no number", 0.02])  # what fails has run no time, or what it took
+    take_all(array)
+    assert 0.02 <= array.run_seconds - before < 2
+
+
+def test_idle_contexts_outside_of_tasks_change_nothing(engine: Engine) -> None:
+    with engine.idle(), engine.idle():
+        assert engine.get(engine.submit(double, (1,), {}, OPTIONS), 20) == 2
