@@ -11,9 +11,9 @@ inside tasks. Nothing else of joblib changes.
 
 from outboard.engine import companions as _companions
 
-from .backend import DistBackend, register
+from .backend import NAME, DistBackend, register
 
-__all__ = ["DistBackend", "register"]
+__all__ = ["NAME", "DistBackend", "register"]
 
 register()
 if __name__ not in _companions:
