@@ -39,10 +39,10 @@ $(PEERS_READY): pyproject.toml constraints.txt
 
 venv: $(READY)  ## make the environment for development (.venv)
 
-demo: $(READY)  ## model search over the digits on every CPU, with a heat map
-	$(BIN)/python examples/model_search.py $(if $(PROCESSES),--processes $(PROCESSES)) $(ARGS)
+demo: $(READY)  ## scikit-learn's search over the digits on every CPU and on loky, with a heat map
+	$(BIN)/python examples/svc_search.py $(if $(PROCESSES),--processes $(PROCESSES)) $(ARGS)
 
-demo-cluster: $(READY)  ## the same search on a head and two nodes, one of them killed on the way
+demo-cluster: $(READY)  ## a search with a Pool on a head and two nodes, one of them killed on the way
 	$(BIN)/python examples/cluster_search.py $(ARGS)
 
 # Most tests wait rather than work, so two processes share a run even on two CPUs; tests are dealt few at a time, so that
