@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from outboard.engine import Completion, Engine, TaskArray
+from outboard.errors import TaskCancelledError
 
 from .batches import Batch, TaskTuple
 from .batching import BATCH_TASKS, BatchSizer
@@ -19,6 +21,10 @@ KILL_AFTER = 1.0
 
 #: Seconds that the end of a call waits for its thread, which has nothing left to do.
 THREAD_WAIT = 1.0
+
+#: Seconds of a callback up to which what it submits may wait for the next one's: one message for many small batches.
+#: A slow input takes longer, and may itself wait for tasks that it gave before.
+GATHER_SECONDS = 0.001
 
 #: Bytes of an argument whose task travels alone: it lies in the store, which many at once would fill.
 LARGE_NBYTES = 64 << 10
@@ -56,16 +62,20 @@ class ParallelCall:
         self._parts: dict[int, tuple[Batch, range]] = {}  # what each item that has not finished holds, by its index
         self._finished = 0  # tasks
         self._gathered: list[Batch] | None = None  # what callbacks submit in the thread, while it runs some
+        self._gathers = False  # the last callback drew quickly from the program's input
         self._windowing = threading.Lock()
         self._wake = threading.Event()
         self._ended = False
         self._aborted = False
 
     def submit(self, tasks: Sequence[TaskTuple], callback: Callable[[Any], object]) -> Batch:
-        """Start the tasks of one batch."""
+        """Start the tasks of one batch; once the call has been aborted it only ends as cancelled."""
         batch = Batch(self._number, tasks, callback, None if self.window is None else self.on_consumed)
         self._number += 1  # joblib's own lock makes submissions serial
-        if self._gathered is not None and threading.current_thread() is self._thread:
+        if self._aborted:  # by another thread, after joblib looked
+            batch.fail(TaskCancelledError("the call was aborted"))
+            callback(batch)
+        elif self._gathers and self._gathered is not None and threading.current_thread() is self._thread:
             self._gathered.append(batch)
         else:
             self._send([batch])
@@ -187,10 +197,18 @@ class ParallelCall:
         self._gathered = []
         try:
             for batch in ready:
+                began = time.perf_counter()
                 batch.callback(batch)
+                self._gathers = time.perf_counter() - began < GATHER_SECONDS
+                if not self._gathers:
+                    self._send_gathered()
         finally:
-            gathered, self._gathered = self._gathered, None
-        if gathered:
+            self._send_gathered()
+            self._gathered = None
+
+    def _send_gathered(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
             self._send(gathered)
 
     @staticmethod
