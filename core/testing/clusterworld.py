@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from random import Random
 
+from ..scheduler.session_words import SessionName
 from .checks import check_quiet, check_world
 from .clusternode import ClusterNode
 from .machine import Machine
@@ -24,7 +25,8 @@ SETTLE_SECONDS = 30.0
 #: Seconds that are left to what is said last, before tables must be empty.
 REST_SECONDS = 2.0
 
-#: Seconds after which a node must have given up a client that vanished without a word; its clock may be slow.
+#: Seconds after which a node must have given up a client that vanished without a word, or gave it up while it was away;
+#: its clock may be slow.
 ORPHAN_SECONDS = 33.0
 
 #: Seconds in which the first clients come; nodes are there before.
@@ -276,13 +278,19 @@ class ClusterWorld(TaskWorld, Network):
                     check_world(self)
 
     def _has_orphans(self) -> bool:
-        """Whether a node serves a client that has vanished, and may not know it yet."""
+        """Whether a node serves a client that has vanished or given the session up, and may not know it yet."""
         for place in self.places.values():
             if isinstance(place, ClusterNode) and place.alive:
-                for root in place.tree._stem_of:
-                    if not self.processes[root].alive:
+                for root, trunk in place.tree._stem_of.items():
+                    if trunk.session.name not in self._sessions_of(root):
                         return True
         return False
+
+    def _sessions_of(self, root: int) -> set[SessionName]:
+        """The sessions that a client's own node has for it."""
+        client = self.processes[root]
+        tree = client.machine.node.tree
+        return {trunk.session.name for trunk in tree.trunks_of(root)} if client.alive and tree is not None else set()
 
     def all_marks(self) -> Counter[str]:
         """What was counted here, and by the machines."""

@@ -262,6 +262,8 @@ class NetFaults:
         world.faults_are_over = True
         self.ended_at = world.now
         world.dialling.away.clear()
+        for end in world.ends:
+            end.out.spare()
         for process in list(world.places.values()):
             if process.stopped:
                 process.go_on()

@@ -101,6 +101,11 @@ class Stream:
         """Lose so many of the next frames, and let those behind them come through."""
         self._fate = deque([True] * behind + [False] * count)
 
+    def spare(self) -> None:
+        """Break nothing more: what was to be lost, or to come to harm, had nothing come yet."""
+        self._fate.clear()
+        self._trap = None
+
 
 class End:
     """One end of a wire. `peer` is the incarnation at the other end."""
