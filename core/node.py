@@ -449,8 +449,9 @@ class Node:
         if finished.lent:
             self.exchange.lend(finished.lent, destination, peer, peer.incarnation)
         if owner is not None:
-            # With objects in it the nodes on its way have to know whose they were.
-            owner.link.send(Frame.FINISHED, body, peer.incarnation if finished.adopted and owner.trunk else 0)
+            # With objects in it the root's own node, if it goes by that, has to know whose they were.
+            is_way_up = owner.trunk is not None and not owner.trunk.far
+            owner.link.send(Frame.FINISHED, body, peer.incarnation if finished.adopted and is_way_up else 0)
             if self._is_lone:
                 owner.link.flush()  # the owner reads it while the books are done; nothing of its own comes before that
             else:

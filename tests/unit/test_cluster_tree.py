@@ -299,3 +299,45 @@ def test_what_is_for_all_nodes_reaches_the_own_one_and_every_other(loop: AioLoop
             await until(lambda ignored=ignored: ignored["freed early or again"] == 1)  # type: ignore[misc]
 
     run(loop, play)
+
+
+class FakeLink:
+    """A link that remembers what was sent on it, and from where."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+
+    def send(self, frame_type: int, body: bytes, origin: int = 0, fds: tuple[int, ...] = ()) -> None:
+        self.sent.append((frame_type, origin))
+
+    def flush(self) -> None:
+        """All is sent."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_result_with_objects_in_it_names_its_node_to_an_owner_elsewhere(loop: AioLoop) -> None:
+    """A worker elsewhere takes what comes from another node than it sent the task to for the answer of an old run."""
+
+    async def play(world: World) -> None:
+        client = Client(world.one)
+        await connect(client, world.one, world.two)
+        here, there, root = world.one.node, world.two.node, client.incarnation
+        maker, owner = (int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2))
+        link: Any = FakeLink()
+        for node, process, its_link in ((here, maker, FakeLink()), (there, owner, link)):
+            made: Any = its_link
+            node.add_peer(made, process, root, None)
+        there.note_sharing(there.peers[owner])
+        there.tree.on_sharing(there.peers[owner])  # type: ignore[union-attr]
+        there.settle()
+        await until(lambda: owner in here.peers)
+        finished = pb.Finished(adopted=[pb.Adoption(ref=pb.Ref(owner=maker, seq=1), value=b"\x80")])
+        here.on_frames(here.peers[maker], [(Frame.FINISHED, finished.SerializeToString(), owner, ())])
+        await until(lambda: bool(link.sent))
+        assert link.sent == [(Frame.FINISHED, here.incarnation)]
+
+    run(loop, play)
