@@ -1,4 +1,4 @@
-"""The edges of the public calls: wrong arguments, other threads, limits, and what docs/api.md shows."""
+"""The edges of the public calls: wrong arguments, other threads, limits, and what the guides show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from outboard import errors
 
 pytestmark = pytest.mark.timeout(60)
 
-API = Path(__file__).parents[2] / "docs" / "api.md"
+DOCS = Path(__file__).parents[2] / "docs"
+
+#: What the guides show: their names, and each snippet's place in them.
+SNIPPETS = [
+    (guide, number)
+    for guide in ("api.md", "joblib.md")
+    for number in range(len(re.findall(r"```python\n", (DOCS / guide).read_text())))
+]
 
 
 @pytest.fixture(autouse=True)
@@ -173,10 +180,10 @@ def test_waiting_threads_hear_of_a_shutdown_at_once() -> None:
     assert seen == ["ShutdownError"] * 4
 
 
-@pytest.mark.parametrize("number", range(len(re.findall(r"```python\n", API.read_text()))))
-def test_snippets_of_the_guide_run(run_program: Any, number: int) -> None:
+@pytest.mark.parametrize(("guide", "number"), SNIPPETS)
+def test_snippets_of_the_guides_run(run_program: Any, guide: str, number: int) -> None:
     """Each stands for itself; what a line gives is checked where ``# →`` tells it."""
-    snippet = re.findall(r"```python\n(.*?)```", API.read_text(), re.DOTALL)[number]
-    checked = re.sub(r"^(\w.*?\S) +# → (.*)$", r"assert (\1) == (\2), (\1)", snippet, flags=re.MULTILINE)
+    snippet = re.findall(r"```python\n(.*?)```", (DOCS / guide).read_text(), re.DOTALL)[number]
+    checked = re.sub(r"^( *)(\w.*?\S) +# → (.*)$", r"\1assert (\2) == (\3), (\2)", snippet, flags=re.MULTILINE)
     assert checked.count("assert") == snippet.count("# →")
-    run_program(checked)
+    run_program(checked, timeout=50.0)
