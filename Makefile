@@ -15,7 +15,7 @@ CODE := core backends tests tools examples benchmarks
 PIP := pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-cluster test check format lint types proto proto-check architecture states states-check \
+.PHONY: help venv demo demo-cluster test conformance check format lint types proto proto-check architecture states states-check \
 	readme-figures readme-figures-check wheel bench bench-cluster bench-parts simulate simulate-scale fmt clean
 
 help:  ## show what there is
@@ -34,7 +34,7 @@ $(PROTO_READY): tools/proto-requirements.txt
 
 $(PEERS_READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/$(PIP) numpy psutil ray
+	.venv-peers/bin/$(PIP) distributed joblib numpy psutil ray scikit-learn
 	@touch $@
 
 venv: $(READY)  ## make the environment for development (.venv)
@@ -49,6 +49,9 @@ demo-cluster: $(READY)  ## a search with a Pool on a head and two nodes, one of 
 # both end together. ARGS="-n 0": all in one process, for a debugger.
 test: $(READY)  ## run the tests (ARGS=… goes to pytest)
 	$(BIN)/pytest -n 2 --maxschedchunk 2 $(ARGS)
+
+conformance: $(READY)  ## joblib's and scikit-learn's own tests on our backend, all of them (ARGS="joblib -x")
+	$(BIN)/python -m tests.conformance.suites.running $(ARGS)
 
 check: format lint types proto-check states-check readme-figures-check architecture wheel  ## all that must pass but the tests
 
@@ -86,7 +89,7 @@ readme-figures-check: $(READY)
 wheel: $(READY)  ## build the wheel and import every module from it
 	$(BIN)/python tools/check_wheel.py
 
-bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools; PEERS=1 adds Ray
+bench: $(READY) $(if $(PEERS),$(PEERS_READY))  ## measure beside the stock pools and joblib's backends; PEERS=1 adds Ray and Dask
 	$(BIN)/python -m benchmarks --out build/bench.json $(ARGS)
 
 bench-cluster: $(READY)  ## what crossing machines costs: a head and nodes on this one (ARGS="work join killed silent head")

@@ -8,13 +8,20 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from . import functions
+from .joblib_scenarios import JOBLIB_SCENARIOS
+from .joblib_subjects import JOBLIB_SUBJECTS
 from .scenarios import SCENARIOS, Figure, Knobs
-from .subjects import SUBJECTS, Subject
+from .subjects import SUBJECTS
+
+ALL_SUBJECTS: dict[str, Callable[[], Any]] = SUBJECTS | JOBLIB_SUBJECTS
+ALL_SCENARIOS: dict[str, Callable[[Any, Knobs], list[Figure]]] = SCENARIOS | JOBLIB_SCENARIOS
 
 
-def measure(subject: Subject, scenario: str, knobs: Knobs) -> list[Figure]:
+def measure(subject: Any, scenario: str, knobs: Knobs) -> list[Figure]:
     """Load and open the subject, run the scenario, and add nothing of one to the figure of another."""
     started = time.perf_counter()
     subject.load()
@@ -28,7 +35,7 @@ def measure(subject: Subject, scenario: str, knobs: Knobs) -> list[Figure]:
                 Figure("import", (loaded - started) * 1e3, "ms"),
                 Figure("start to first result, import apart", (ready - loaded) * 1e3, "ms"),
             ]
-        return SCENARIOS[scenario](subject, knobs)
+        return ALL_SCENARIOS[scenario](subject, knobs)
     finally:
         subject.close()
 
@@ -36,7 +43,7 @@ def measure(subject: Subject, scenario: str, knobs: Knobs) -> list[Figure]:
 def main() -> None:
     """Do what the command line says."""
     name, scenario, scale, idle_seconds = sys.argv[1:]
-    figures = measure(SUBJECTS[name](), scenario, Knobs(float(scale), float(idle_seconds)))
+    figures = measure(ALL_SUBJECTS[name](), scenario, Knobs(float(scale), float(idle_seconds)))
     print(json.dumps(figures))
 
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from . import processes
+from .joblib_scenarios import JOBLIB_SCENARIOS
+from .joblib_subjects import JOBLIB_SUBJECTS
 from .machine import facts
 from .scenarios import SCENARIOS, STORE
 from .subjects import SUBJECTS
-from .table import print_table
+from .table import parts, print_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
@@ -30,7 +32,7 @@ Values = dict[str, dict[str, list[float]]]
 
 def interpreter(subject: str) -> Path:
     """Name the Python that has the subject."""
-    return PEERS_PYTHON if subject.startswith("ray") else Path(sys.executable)
+    return PEERS_PYTHON if subject.startswith(("ray", "joblib.ray", "joblib.dask")) else Path(sys.executable)
 
 
 def is_present(subject: str) -> bool:
@@ -40,6 +42,8 @@ def is_present(subject: str) -> bool:
 
 def is_wanted(subject: str, scenario: str) -> bool:
     """Say whether the subject has what the scenario needs: Ray's core has no chunks for a million items."""
+    if scenario != "cold_start" and (subject in JOBLIB_SUBJECTS) != (scenario in JOBLIB_SCENARIOS):
+        return False
     if subject == "ray" and scenario == "bulk":
         return False
     return scenario not in STORE or subject in {"outboard", "ray"}
@@ -106,9 +110,11 @@ def report(
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Outboard beside its peers.")
-    present = [subject for subject in SUBJECTS if is_present(subject)]
-    known = ["cold_start", *SCENARIOS]
-    parser.add_argument("--subjects", nargs="+", default=present, choices=list(SUBJECTS), metavar="SUBJECT")
+    present = [subject for subject in (*SUBJECTS, *JOBLIB_SUBJECTS) if is_present(subject)]
+    known = ["cold_start", *SCENARIOS, *JOBLIB_SCENARIOS]
+    parser.add_argument(
+        "--subjects", nargs="+", default=present, choices=[*SUBJECTS, *JOBLIB_SUBJECTS], metavar="SUBJECT"
+    )
     parser.add_argument("--scenarios", nargs="+", default=known, choices=known, metavar="SCENARIO")
     parser.add_argument("--rounds", type=int, default=3, help="medians are over so many (default: %(default)s)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the work; 1 for figures to publish")
@@ -122,7 +128,8 @@ def main() -> None:
     options = parse()
     machine = facts()
     result = report(*collect(options), options, machine)
-    print_table(result)
+    for part in parts(result):
+        print_table(part)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written: {options.out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -36,8 +37,21 @@ def cell(figure: dict[str, Any], subject: str) -> str:
     return readable(seen["median"]) + (f" {unit}" if unit else "")
 
 
+def parts(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield one result for each table: joblib's backends are compared with each other."""
+    for is_joblib in (False, True):
+        subjects = [subject for subject in result["subjects"] if subject.startswith("joblib.") == is_joblib]
+        figures = [_among(figure, subjects) for figure in result["figures"]]
+        if present := [figure for figure in figures if figure["subjects"]]:
+            yield result | {"subjects": subjects, "figures": present}
+
+
+def _among(figure: dict[str, Any], subjects: list[str]) -> dict[str, Any]:
+    return figure | {"subjects": {name: seen for name, seen in figure["subjects"].items() if name in subjects}}
+
+
 def print_table(result: dict[str, Any]) -> None:
-    """Print every figure beside the others, the best of each row in green."""
+    """Print every figure of one part beside the others, the best of each row in green."""
     table = Table(title="medians of {rounds} rounds, scale {scale:g}".format(**result["settings"]))
     table.add_column("")
     for subject in result["subjects"]:

@@ -21,11 +21,11 @@ RESULTS = ROOT / "benchmarks" / "results.json"
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.table import best, cell  # noqa: E402 - the checkout is not installed, only the package is
+from benchmarks.table import best, cell, parts  # noqa: E402 - the checkout is not installed, only the package is
 
 
 def rows(result: dict[str, Any]) -> list[str]:
-    """Return the lines of a Markdown table, the best of each row in bold."""
+    """Return the lines of one Markdown table, the best of each row in bold."""
     subjects = result["subjects"]
     lines = ["| | " + " | ".join(subjects) + " |", "|---|" + "---:|" * len(subjects)]
     for figure in result["figures"]:
@@ -49,7 +49,7 @@ def main() -> None:
     """Write or check the table."""
     if RESULTS.exists():
         result = json.loads(RESULTS.read_text(encoding="utf-8"))
-        body = "\n".join([*rows(result), "", footnote(result)])
+        body = "\n".join([line for part in parts(result) for line in (*rows(part), "")] + [footnote(result)])
     else:
         body = "No figures have been published yet: `make bench PEERS=1` measures them on your machine."
     update(README, "figures", body, check="--check" in sys.argv[1:], remedy="make readme-figures")
