@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import joblib
-from joblib.parallel import FallbackToBackend, ParallelBackendBase
+from joblib.parallel import FallbackToBackend, ParallelBackendBase, SequentialBackend
 from outboard.engine import current
 
 from .batches import Batch
@@ -82,8 +82,12 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         own copy of them.
 
         Raises:
-            FallbackToBackend: this one serves another `Parallel` already; takes a new one along.
+            FallbackToBackend: takes along a backend of the `Parallel`'s own, or for one job that which runs it in the
+                calling thread and says so where a `timeout` is given.
         """
+        count = self.effective_n_jobs(n_jobs)
+        if count == 1:
+            raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         if self._serves is None or self._serves() is not parallel:
             own = DistBackend(self.nesting_level, self.inner_max_num_threads, **self.backend_kwargs)
             own._serves = weakref.ref(parallel)
@@ -93,7 +97,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         given = {**self.backend_kwargs, **others}
         function = given.get("initializer")
         self._initializer = None if function is None else Initializer(function, tuple(given.get("initargs") or ()))
-        return self.effective_n_jobs(n_jobs)
+        return count
 
     def start_call(self) -> None:
         """Open a task array for the call, with what the calling thread has set."""
