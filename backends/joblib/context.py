@@ -8,8 +8,6 @@ of thread pools. The last three stay with the worker until another call brings o
 from __future__ import annotations
 
 import contextvars
-import logging
-import os
 import pickle
 import sys
 import threading
@@ -23,10 +21,8 @@ from typing import Any
 import joblib
 from joblib import parallel
 
-from .threads import VARIABLES, chosen_by_program, limit_threads
-
-#: The environment that workers were started with, about: what the program sets later travels with its calls.
-_environment_at_import = dict(os.environ)
+from .lasting import changed_environment, log_levels, set_environment, set_log_levels
+from .threads import chosen_by_program, limit_threads
 
 #: Seconds after which a worker returns the tasks of an item that it has not begun: they were thought to be shorter.
 SLOW_SECONDS = 0.005
@@ -52,8 +48,8 @@ class Context:
         self.n_jobs = n_jobs
         self.inner = inner
         self.threads = chosen_by_program()
-        self.environment = _changed_environment()
-        self.levels = _log_levels()
+        self.environment = changed_environment()
+        self.levels = log_levels()
         self.filters: list[Any] = list(warnings.filters)
         self.sklearn = _sklearn_settings()
         self.variables = _context_variables()
@@ -64,16 +60,9 @@ class Context:
 
     def put_on(self) -> None:
         """Set what lasts in this worker."""
-        for name, value in self.environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        set_environment(self.environment)
         limit_threads(self.n_jobs, self.inner, self.threads)
-        for name, level in self.levels.items():
-            logger = logging.getLogger(name or None)
-            if logger.level != level:
-                logger.setLevel(level)
+        set_log_levels(self.levels)
 
     def scopes(self) -> list[Callable[[], AbstractContextManager[Any]]]:
         """Return what is put on for each task, besides joblib's setting and warning filters."""
@@ -188,23 +177,6 @@ def _are_same(method: Any, other: Any) -> bool:
     """Whether these are methods of one object: each look at one makes another object."""
     is_method = type(other) is types.MethodType
     return is_method and method.__self__ is other.__self__ and method.__func__ is other.__func__
-
-
-def _changed_environment() -> dict[str, str | None]:
-    """Return what the program has set or removed since it imported this module; workers have the rest already."""
-    now, before = dict(os.environ), _environment_at_import
-    if now == before:
-        return {}
-    kept = {name: value for name, value in now.items() if before.get(name) != value}
-    gone: dict[str, str | None] = dict.fromkeys(before.keys() - now.keys())
-    return {k: v for k, v in (gone | kept).items() if k not in VARIABLES and not k.startswith("OUTBOARD_")}
-
-
-def _log_levels() -> dict[str, int]:
-    """Return the levels that were set, by name of the logger; the root's is ""."""
-    loggers = list(logging.root.manager.loggerDict.items())
-    levels = {name: logger.level for name, logger in loggers if isinstance(logger, logging.Logger) and logger.level}
-    return {"": logging.root.level} | levels
 
 
 def _sklearn_settings() -> dict[str, Any]:
