@@ -14,6 +14,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 #: Colour of the frame around the best cell: far from anything in the colour map.
@@ -52,13 +53,12 @@ def mark_best(axes: Axes, grid: np.ndarray, title: str) -> None:
     name_best(axes, grid.max(), title)
 
 
-def finish(axes: Axes, image: ScalarMappable, path: Path) -> None:
+def finish(figure: Figure, axes: Axes, image: ScalarMappable, path: Path) -> None:
     """Name the axes and the colours, and write the picture."""
     axes.set_xlabel("gamma: inverse width of the kernel")
     axes.set_ylabel("C: price of a misplaced digit")
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
-    figure = axes.figure
     figure.colorbar(image, ax=axes, label="accuracy, mean of 5 folds", ticks=[0.1, 0.6, 0.7, 0.8, 0.9, 1.0])
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
@@ -68,13 +68,13 @@ def draw_heat_map(scores: Mapping[tuple[float, float], float], path: Path) -> No
     """Write the mean scores of (C, gamma) as a PNG to ``path``, whose folder must exist."""
     rows, columns = sorted({c for c, _ in scores}), sorted({gamma for _, gamma in scores})
     grid = np.array([[scores[c, gamma] for gamma in columns] for c in rows])
-    _figure, axes = pyplot.subplots(figsize=(8.6, 6.6), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(8.6, 6.6), layout="constrained")
     image = axes.imshow(grid, origin="lower", cmap="viridis", norm=PowerNorm(SPREAD, 0, 1), aspect="auto")
     label_cells(axes, grid)
     mark_best(axes, grid, "Support vector machine on the digits")
     axes.set_xticks(range(len(columns)), powers(columns))
     axes.set_yticks(range(len(rows)), powers(rows))
-    finish(axes, image, path)
+    finish(figure, axes, image, path)
 
 
 def draw_scattered(scores: Mapping[tuple[float, float], float], path: Path) -> None:
@@ -83,7 +83,7 @@ def draw_scattered(scores: Mapping[tuple[float, float], float], path: Path) -> N
     (bottom, left), (top, right) = np.floor(places.min(axis=0)), np.ceil(places.max(axis=0))
     rows, columns = np.linspace(bottom, top, RESOLUTION), np.linspace(left, right, RESOLUTION)
     distances = (rows[:, None, None] - places[:, 0]) ** 2 + (columns[:, None] - places[:, 1]) ** 2
-    _figure, axes = pyplot.subplots(figsize=(8.6, 6.6), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(8.6, 6.6), layout="constrained")
     norm = PowerNorm(SPREAD, 0, 1)
     filled = values[distances.argmin(axis=2)]
     image = axes.imshow(filled, origin="lower", norm=norm, aspect="auto", extent=(left, right, bottom, top))
@@ -94,4 +94,4 @@ def draw_scattered(scores: Mapping[tuple[float, float], float], path: Path) -> N
     for axis, first, last in ((axes.xaxis, left, right), (axes.yaxis, bottom, top)):
         exponents = range(int(first), int(last) + 1, 2)
         axis.set_ticks(exponents, [f"$10^{{{exponent}}}$" for exponent in exponents])
-    finish(axes, image, path)
+    finish(figure, axes, image, path)
