@@ -17,6 +17,7 @@ from .netfaults import NetFaults
 from .netnode import NodeProcess
 from .networld import Network
 from .process import Process
+from .worker import WorkerProcess
 from .world import TaskWorld
 
 #: Virtual seconds in which programs must come to their end once faults have ended.
@@ -262,20 +263,29 @@ class ClusterWorld(TaskWorld, Network):
 
     def read_out(self) -> None:
         """Let workers handle what they would find with their next task, and let go of what their last one kept."""
-        for process in self.processes.values():
-            if process.alive:
-                process.calls.drop_all()
-                process.client.flush()
         until = max(self.now, self.excused_until) + REST_SECONDS  # what fell silent has been found out by then
         orphaned_until = self.now + ORPHAN_SECONDS
+        self._let_go()
         while self.now < until and self.step():
-            if self.now < orphaned_until and self._has_orphans():
+            is_busy = self._let_go()
+            if self.now < orphaned_until and (is_busy or self._has_orphans()):
                 until = max(until, self.now + REST_SECONDS)
             for process in self.processes.values():
                 if process.alive and process.link.has_input:
                     self.touched[process.incarnation] = process
                     process.handle_input()
                     check_world(self)
+
+    def _let_go(self) -> bool:
+        """Let who runs nothing drop what it has; returns whether somebody runs a task that nobody waits for."""
+        is_busy = False
+        for process in self.processes.values():
+            if isinstance(process, WorkerProcess) and process.alive and process.has_packet:
+                is_busy = True
+            elif process.alive and (process.refs or process.views):
+                process.calls.drop_all()
+                process.client.flush()
+        return is_busy
 
     def _has_orphans(self) -> bool:
         """Whether a node serves a client that has vanished or given the session up, and may not know it yet."""

@@ -6,6 +6,7 @@ from typing import Any
 from outboard.testing.clusternode import ClusterNode
 from outboard.testing.clusterworld import ClusterWorld
 from outboard.testing.netlinks import Stream
+from outboard.testing.worker import WorkerProcess
 
 
 def quiet_world() -> ClusterWorld:
@@ -78,4 +79,19 @@ def test_a_node_that_was_away_when_its_session_was_given_up_serves_an_orphan() -
     branch.end.give_up(branch)
     gate.settle()
     assert world._has_orphans()
+    world.close()
+
+
+def test_who_runs_a_task_that_nobody_waits_for_lets_go_of_what_it_has_behind_it() -> None:
+    world, dropped = quiet_world(), list[str]()
+    worker: Any = object.__new__(WorkerProcess)
+    worker.alive = worker.has_packet = True
+    worker.refs, worker.views = ["reference"], []
+    worker.calls = SimpleNamespace(drop_all=lambda: dropped.append(worker.refs.pop()))
+    worker.client = SimpleNamespace(flush=lambda: None)
+    world.processes[1] = worker
+    assert world._let_go() and not dropped
+    worker.has_packet = False
+    assert not world._let_go() and dropped == ["reference"]
+    del world.processes[1]
     world.close()
