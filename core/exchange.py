@@ -15,6 +15,7 @@ from .rpc.protos import outboard_pb2 as pb
 
 if TYPE_CHECKING:
     from .node import Node, Peer
+    from .tree import Trunk
 
 
 class Exchange:
@@ -33,8 +34,9 @@ class Exchange:
         adopted = {ObjectId(a.ref.owner, a.ref.seq): a.value for a in message.adopted}
         if heir is not None:
             self._node.note_sharing(heir)
-            for oid, value in adopted.items():
-                self._route(oid, value, peer, heir.incarnation)
+            moved = [self._route(oid, value, peer, heir.incarnation) for oid, value in adopted.items()]
+            if self._node.tree is not None:
+                self._node.tree.tell_moved(heir, moved, (peer.trunk, heir.trunk))
         if peer.trunk is not None:
             return
         self._forget_words(peer, message.heard)
@@ -46,7 +48,9 @@ class Exchange:
 
     def on_passing(self, passer: Peer, body: bytes, owner: Peer) -> None:
         """Results with objects in them pass this node on their way to their owner."""
-        self.adopt(passer, pb.Finished.FromString(body), owner)
+        finished = pb.Finished.FromString(body)
+        if finished.adopted:
+            self.adopt(passer, finished, owner)
 
     @staticmethod
     def _forget_words(peer: Peer, heard: int) -> None:
@@ -54,18 +58,40 @@ class Exchange:
             peer.words.popleft()
             peer.words_heard += 1
 
-    def _route(self, oid: ObjectId, value: bytes, passer: Peer, owner: int) -> None:
-        """What is said of an object goes to its new owner from now on; who passed it on borrows it."""
+    def _route(self, oid: ObjectId, value: bytes, passer: Peer, owner: int) -> tuple[pb.Descriptor, bool]:
+        """What is said of an object goes to its new owner from now on; who passed it on borrows it.
+
+        Returns where it lies, and whether it had passed on before.
+        """
+        lies = pb.Descriptor(owner=oid.owner, seq=oid.seq)
+        if value[:1] == b"\x0a":
+            stored = pb.Outcome.FromString(value).value.stored
+            if stored.nbytes:
+                lies = pb.Descriptor(owner=oid.owner, seq=oid.seq, version=stored.version, node=stored.node)
+                if passer.trunk is None:  # views of processes elsewhere are of copies
+                    self._node.store.extents.pin(oid, stored.version, passer.incarnation)
+        return lies, self._note(lies, owner)
+
+    def _note(self, lies: pb.Descriptor, owner: int) -> bool:
+        """Note who owns an object; returns whether anybody had taken it over before."""
+        oid = ObjectId(lies.owner, lies.seq)
+        had_passed = oid in self.adopted
         if owner == oid.owner:
             self.adopted.pop(oid, None)
         else:
             self.adopted[oid] = owner
-        if value[:1] == b"\x0a":
-            stored = pb.Outcome.FromString(value).value.stored
-            if stored.nbytes:
-                if passer.trunk is None:  # views of processes elsewhere are of copies
-                    self._node.store.extents.pin(oid, stored.version, passer.incarnation)
-                self._node.store.extents.on_handed_over(oid, stored.version, owner)
+        if lies.node:
+            self._node.store.extents.on_handed_over(oid, lies.version, owner)
+        return had_passed
+
+    def on_moved(self, body: bytes, trunk: Trunk) -> None:
+        """Objects have passed to another owner, and this node had no part in that."""
+        moved = pb.Moved.FromString(body)
+        owner = self._node.find(moved.owner, trunk.root)
+        if owner is not None and self._node.tree is not None:
+            self._node.note_sharing(owner)
+            noted = [(lies, self._note(lies, moved.owner)) for lies in moved.objects]
+            self._node.tree.tell_moved(owner, noted, (trunk,))
 
     def on_adopt(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """Objects that were pending pass to their heir, or a process says how many words it has heard."""

@@ -11,7 +11,7 @@ know, which answers ENDED where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .handover import HandOver
@@ -375,6 +375,8 @@ class Tree:
             self._on_ended(trunk, pb.Peer.FromString(body).incarnation)
         elif frame_type == Frame.MET:
             self._meet(pb.Peer.FromString(body).incarnation, trunk)
+        elif frame_type == Frame.MOVED:
+            self.node.exchange.on_moved(body, trunk)
         elif frame_type == Frame.CONNECT:
             asked = pb.Connect.FromString(body)
             root = self.node.peers.get(trunk.root)
@@ -401,7 +403,9 @@ class Tree:
         target = self.node.peers.get(destination)
         onward = self._branches.get(trunk.root, {}).get(destination)
         if target is not None:
-            if frame_type == Frame.FINISHED and source != trunk.far and trunk.far:
+            if frame_type == Frame.FINISHED and not trunk.far:
+                self.node.exchange.on_passing(self._meet(trunk.root, trunk), body, target)  # whose they were is known
+            elif frame_type == Frame.FINISHED and source != trunk.far:
                 self.node.exchange.on_passing(self._meet(source, trunk), body, target)
                 source = trunk.far
             self.node.pass_to(target, frame_type, body, source)
@@ -426,6 +430,19 @@ class Tree:
         elif peer.root != trunk.root:  # words may come back to where they were said, but not from another tree
             raise ProtocolError(f"process {incarnation:016x} belongs to another client")
         return peer
+
+    def tell_moved(self, owner: Peer, moved: list[tuple[pb.Descriptor, bool]], path: Collection[Trunk | None]) -> None:
+        """Objects have passed to an owner: tell of it who had no part. `moved`: where they lie, had they passed before.
+
+        The root's own node has to know of all; another one if it may have noted an earlier owner, or if they lie there.
+        """
+        for trunk in self.trunks_of(owner.root):
+            if trunk in path:
+                continue
+            objects = [lies for lies, had_passed in moved if had_passed or trunk.far in (0, lies.node)]
+            if objects:
+                told = pb.Moved(owner=owner.incarnation, objects=objects)
+                trunk.send(Frame.MOVED, told.SerializeToString(), self.node.incarnation, 0)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,7 @@ class Frame:
     EVACUATE = 58
     EVACUATED = 59
     MET = 60
+    MOVED = 61
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'

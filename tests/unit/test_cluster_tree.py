@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from outboard.aioloop import AioLoop
+from outboard.ids import ObjectId
 from outboard.joining import make_peering
 from outboard.node import Node
 from outboard.peering import Peering
@@ -319,25 +320,129 @@ class FakeLink:
         """Nothing is open."""
 
 
+class Process:
+    """A worker of a client, at one of its nodes, that deals with others."""
+
+    def __init__(self, machine: Machine, client: Client) -> None:
+        self.node, self.tree = machine.node, machine.tree
+        self.link = FakeLink()
+        self.incarnation = int.from_bytes(os.urandom(8), "little") | 1
+        link: Any = self.link
+        self.peer = self.node.add_peer(link, self.incarnation, client.incarnation, None)
+        self.node.note_sharing(self.peer)
+        self.tree.on_sharing(self.peer)
+        self.node.settle()
+
+    def says(self, frame_type: int, message: Any, destination: int = 0) -> None:
+        self.node.on_frames(self.peer, [(frame_type, message.SerializeToString(), destination, ())])
+
+    def finishes(self, oid: ObjectId, owner: int, node: int = 0) -> None:
+        """Give an owner the result of its task, and an object that lies at a node with it (0: inline)."""
+        self.says(Frame.FINISHED, pb.Finished(adopted=[passing(oid, node)]), owner)
+
+    def ends(self) -> None:
+        self.node.forget(self.peer)
+        self.node.settle()
+
+
+def passing(oid: ObjectId, node: int = 0) -> pb.Adoption:
+    stored = pb.Descriptor(owner=oid.owner, seq=oid.seq, version=1, nbytes=4096, node=node)
+    value = pb.Outcome(value=pb.Parcel(stored=stored)).SerializeToString() if node else b"\x80"
+    return pb.Adoption(ref=pb.Ref(owner=oid.owner, seq=oid.seq), value=value)
+
+
+async def tree_of(world: World) -> tuple[Client, list[Process]]:
+    """A client of the slotless node, and two workers at each of the other two."""
+    client, middle = Client(world.slotless), world.slotless
+    await connect(client, middle, world.one)
+    middle.tree.connect(middle.node.peers[client.incarnation], world.two.node.incarnation, world.two.address)
+    middle.node.settle()
+    await client.hears(Frame.WELCOME, world.two.node.incarnation)
+    workers = [Process(machine, client) for machine in (world.one, world.one, world.two, world.two)]
+    known = middle.node.peers
+    await until(lambda: all(worker.incarnation in known for worker in workers))
+    return client, workers
+
+
 def test_a_result_with_objects_in_it_names_its_node_to_an_owner_elsewhere(loop: AioLoop) -> None:
     """A worker elsewhere takes what comes from another node than it sent the task to for the answer of an old run."""
 
     async def play(world: World) -> None:
-        client = Client(world.one)
-        await connect(client, world.one, world.two)
-        here, there, root = world.one.node, world.two.node, client.incarnation
-        maker, owner = (int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2))
-        link: Any = FakeLink()
-        for node, process, its_link in ((here, maker, FakeLink()), (there, owner, link)):
-            made: Any = its_link
-            node.add_peer(made, process, root, None)
-        there.note_sharing(there.peers[owner])
-        there.tree.on_sharing(there.peers[owner])  # type: ignore[union-attr]
-        there.settle()
-        await until(lambda: owner in here.peers)
-        finished = pb.Finished(adopted=[pb.Adoption(ref=pb.Ref(owner=maker, seq=1), value=b"\x80")])
-        here.on_frames(here.peers[maker], [(Frame.FINISHED, finished.SerializeToString(), owner, ())])
-        await until(lambda: bool(link.sent))
-        assert link.sent == [(Frame.FINISHED, here.incarnation)]
+        client, (_, _, owner, _) = await tree_of(world)
+        maker = Process(world.slotless, client)
+        maker.finishes(ObjectId(maker.incarnation, 1), owner.incarnation)
+        await until(lambda: bool(owner.link.sent))
+        assert owner.link.sent == [(Frame.FINISHED, world.slotless.node.incarnation)]
+
+    run(loop, play)
+
+
+@pytest.mark.parametrize("is_in_the_middle", [True, False])
+def test_what_is_said_of_an_object_reaches_an_owner_elsewhere_that_took_it_with_a_result(
+    loop: AioLoop, is_in_the_middle: bool
+) -> None:
+    async def play(world: World) -> None:
+        client, (maker, _, owner, _) = await tree_of(world)
+        if is_in_the_middle:
+            maker = Process(world.slotless, client)
+        oid = ObjectId(maker.incarnation, 1)
+        maker.finishes(oid, owner.incarnation)
+        released = pb.Borrow(ref=pb.Ref(owner=oid.owner, seq=oid.seq), borrower=maker.incarnation, count=1)
+        maker.says(Frame.RELEASE, released)
+        await until(lambda: len(owner.link.sent) == 2)
+        assert owner.link.sent[1] == (Frame.RELEASE, maker.incarnation)
+        assert world.two.node.exchange.adopted[oid] == owner.incarnation
+
+    run(loop, play)
+
+
+def test_a_node_hears_of_the_next_owner_of_what_passed_on_elsewhere(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client, (maker, borrower, heir, _) = await tree_of(world)
+        oid, notes = ObjectId(maker.incarnation, 1), world.one.node.exchange.adopted
+        maker.finishes(oid, heir.incarnation)
+        await until(lambda: world.two.node.exchange.adopted.get(oid) == heir.incarnation)
+        heir.says(Frame.ADOPT, pb.Adopt(adopted=[passing(oid)]), client.incarnation)
+        heir.ends()
+        await until(lambda: heir.incarnation not in world.one.node.peers)
+        assert notes == {oid: client.incarnation}
+        maker.says(Frame.ASK, pb.Ask(ref=pb.Ref(owner=oid.owner, seq=oid.seq), asker=maker.incarnation))
+        await client.hears(Frame.ASK)
+        assert (Frame.OWNER_LOST, 0) not in borrower.link.sent[:-2]  # of the process, at its end, and of no object
+
+    run(loop, play)
+
+
+def test_the_own_node_of_a_root_hears_of_what_passes_between_two_processes_elsewhere(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client, (maker, heir, _, _) = await tree_of(world)
+        oid, notes = ObjectId(maker.incarnation, 1), world.slotless.node.exchange.adopted
+        maker.finishes(oid, heir.incarnation)
+        maker.ends()
+        await until(lambda: maker.incarnation not in world.slotless.node.peers)
+        assert notes == {oid: heir.incarnation}
+        client.send(Frame.ASK, pb.Ask(ref=pb.Ref(owner=oid.owner, seq=oid.seq), asker=client.incarnation))
+        await until(lambda: (Frame.ASK, client.incarnation) in heir.link.sent)
+
+    run(loop, play)
+
+
+def test_what_lies_at_a_third_node_outlives_the_process_that_has_passed_it_on(loop: AioLoop) -> None:
+    async def play(world: World) -> None:
+        client, (maker, heir, writer, _) = await tree_of(world)
+        far, oid = world.two.node, ObjectId(maker.incarnation, 1)
+        extents = far.store.extents
+        segment = extents.on_lease(writer.incarnation, 4096)
+        assert segment is not None
+        extents.on_announced(*oid, 1, segment, 0, 4096, writer.incarnation)
+        maker.finishes(oid, heir.incarnation, far.incarnation)
+        maker.ends()
+        await until(lambda: maker.incarnation not in world.slotless.node.peers)
+        freed = pb.Refs(refs=[pb.Ref(owner=client.incarnation, seq=7)])
+        client.send(Frame.FREE, freed, ALL)  # what comes behind all that was said before
+        await until(lambda: extents.ignored["freed early or again"] == 1)
+        assert extents.find(oid, 1) is not None
+        heir.ends()
+        await until(lambda: extents.find(oid, 1) is None)
 
     run(loop, play)

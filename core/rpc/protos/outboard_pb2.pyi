@@ -39,6 +39,7 @@ LOG: FrameType
 LOST: FrameType
 MAP: FrameType
 MET: FrameType
+MOVED: FrameType
 NODE_GONE: FrameType
 NO_PATH: FrameType
 OWNER_LOST: FrameType
@@ -557,6 +558,14 @@ class Map(_message.Message):
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     segment: int
     def __init__(self, segment: _Optional[int] = ...) -> None: ...
+
+class Moved(_message.Message):
+    __slots__ = ["objects", "owner"]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    objects: _containers.RepeatedCompositeFieldContainer[Descriptor]
+    owner: int
+    def __init__(self, owner: _Optional[int] = ..., objects: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ...) -> None: ...
 
 class NoPath(_message.Message):
     __slots__ = ["node", "number", "owner", "refused"]
