@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from outboard.testing.course import Course
-from outboard.testing.shrink import shrink
+from outboard.testing.shrink import MOST_EVENTS, shrink
 from outboard.testing.simulate import MARKS_NEED, WORLDS, Report, run_seed, run_seeds, run_together
 
 SEEDS = 2001
@@ -75,3 +75,20 @@ def test_a_failing_course_is_made_as_short_as_can_be() -> None:
 def test_what_does_not_fail_cannot_be_made_shorter() -> None:
     with pytest.raises(ValueError, match="nothing fails"):
         shrink(lambda without: (Course(0, without), None))
+
+
+def test_a_course_without_end_is_run_a_few_times_to_make_it_shorter() -> None:
+    runs: list[Fragile] = []
+
+    def run(without: frozenset[str]) -> tuple[Course, BaseException | None]:
+        course = Fragile(1, without)
+        course.events = course.most_events
+        runs.append(course)
+        try:
+            course.run()
+        except AssertionError as error:
+            return course, error
+        return course, None
+
+    shrink(run)
+    assert len(runs) == MOST_EVENTS // Fragile.most_events
