@@ -266,6 +266,9 @@ class ClusterWorld(TaskWorld, Network):
         until = max(self.now, self.excused_until) + REST_SECONDS  # what fell silent has been found out by then
         orphaned_until = self.now + ORPHAN_SECONDS
         self._let_go()
+        for process in self.processes.values():
+            if process.alive:
+                process.client.flush()  # what was not urgent
         while self.now < until and self.step():
             is_busy = self._let_go()
             if self.now < orphaned_until and (is_busy or self._has_orphans()):
