@@ -33,6 +33,11 @@ HANDY_NBYTES = 16 << 20
 #: word that there is none, shorter costs more.
 LOOK_SECONDS = 0.25
 
+#: Seconds since objects came or went last after which no owner is expected to let go of more by itself: a program that
+#: takes results copies them one after the other. Longer delays the word that there is no room, shorter refuses those
+#: who wait for a program that a busy machine holds up.
+STILL_SECONDS = 1.0
+
 #: States of workers that may come to free room without anybody's help.
 _PROGRESSING = ("STARTING", "BUSY", "RESUMING")
 
@@ -70,6 +75,7 @@ class NodeStore:
         self._kept: set[int] = set()
         self._heirs = 0
         self._is_looking = False
+        self._moved = 0.0  # when objects came or went last
         self.replicas = Replicas(self)
 
     def execute(self, ordered: Iterable[Any]) -> None:
@@ -212,7 +218,7 @@ class NodeStore:
         """Whether room may come: writers have still to answer, or something runs that may free some."""
         if self._ask_back():
             return True
-        if self._may_free(entry.writer) or self._is_giving():
+        if self._may_free(entry.writer) or self._is_moving():
             entry.is_last = False
             return True
         if entry.is_last:
@@ -249,9 +255,9 @@ class NodeStore:
         workers = self.node.dispatch.snapshot().workers
         return any(w.state in _PROGRESSING and w.worker not in waiting for w in workers)
 
-    def _is_giving(self) -> bool:
-        """Whether other nodes take objects from here, which may end with that; looks again when they do not."""
-        if not self.replicas.giving.is_giving:
+    def _is_moving(self) -> bool:
+        """Whether objects may end soon, since others do now, or other nodes take some; looks again when not."""
+        if not self.replicas.giving.is_giving and self.node.now() - self._moved > STILL_SECONDS:
             return False
         if not self._is_looking:
             self._is_looking = True
@@ -296,6 +302,7 @@ class NodeStore:
     def announce(self, peer: Peer, descriptors: Iterable[pb.Descriptor]) -> None:
         """Extents exist for others from now on."""
         for d in descriptors:
+            self._moved = self.node.now()
             self.extents.on_announced(d.owner, d.seq, d.version, d.segment, d.offset, d.nbytes, peer.incarnation)
 
     def on_announce(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -306,6 +313,7 @@ class NodeStore:
         """An owner's counts are zero."""
         for ref in pb.Refs.FromString(body).refs:
             if ref.version != NO_EXTENT:
+                self._moved = self.node.now()
                 self.extents.on_freed(ref.owner, ref.seq, ref.version)
                 self.replicas.on_freed((ref.owner, ref.seq, ref.version))
             self.node.exchange.adopted.pop(ObjectId(ref.owner, ref.seq), None)

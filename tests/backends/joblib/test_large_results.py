@@ -1,8 +1,10 @@
-"""Results in all larger than the store: they end up in the program's own memory, as with loky."""
+"""Arguments and results in all larger than the store: results end up in the program's own memory, as with loky."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import joblib
 import numpy as np
@@ -27,6 +29,10 @@ def filled(value: int) -> np.ndarray:
     return np.full(LENGTH, value)
 
 
+def total(*arrays: np.ndarray) -> int:
+    return int(sum(array.sum() for array in arrays))
+
+
 @pytest.mark.parametrize("return_as", ["list", "generator", "generator_unordered"])
 def test_all_are_kept_and_can_be_written_to(return_as: str) -> None:
     parallel = joblib.Parallel(n_jobs=2, backend="dist", return_as=return_as)
@@ -35,3 +41,27 @@ def test_all_are_kept_and_can_be_written_to(return_as: str) -> None:
     for result in results:
         result += 1
     assert sorted(int(result.max()) for result in results) == list(range(1, COUNT + 1))
+
+
+def test_distinct_arguments_pass_through_a_small_store() -> None:
+    tasks = (joblib.delayed(total)(np.full(LENGTH, n)) for n in range(COUNT))
+    assert joblib.Parallel(2, "dist")(tasks) == [LENGTH * n for n in range(COUNT)]
+
+
+def test_an_argument_of_many_tasks_is_in_the_store_once() -> None:
+    """One of 24 MB for each task beside another of its own: copies of it would not fit."""
+    shared = np.ones(3 * LENGTH, dtype=int)
+    tasks = (joblib.delayed(total)(shared, np.full(LENGTH, n)) for n in range(COUNT))
+    assert joblib.Parallel(2, "dist", pre_dispatch="all")(tasks) == [LENGTH * (n + 3) for n in range(COUNT)]
+
+
+def test_workers_wait_for_a_program_that_takes_its_results_slowly() -> None:
+    """Whatever has come is taken in the thread that hears of it, which a slow input holds up."""
+
+    def source() -> Iterator[Any]:
+        for n in range(COUNT):
+            time.sleep(0.05 if n > 8 else 0)
+            yield joblib.delayed(filled)(n)
+
+    results = joblib.Parallel(n_jobs=2, backend="dist", pre_dispatch=10)(source())
+    assert [int(result[-1]) for result in results] == list(range(COUNT))
