@@ -27,11 +27,15 @@ from .threads import chosen_by_program, limit_threads
 #: Seconds after which a worker returns the tasks of an item that it has not begun: they were thought to be shorter.
 SLOW_SECONDS = 0.005
 
+#: Context variables without a module that are remembered, so that they are searched for once; more cost memory.
+UNFOUND = 1000
+
 #: Where joblib keeps the setting of each thread; without it (another joblib) its public context is entered each time.
 _joblib_local: Any = getattr(parallel, "_backend", None)
 
 _worn: Task | None = None  # whose lasting settings this process has
 _variables_found: dict[int, tuple[contextvars.ContextVar[Any], str, str] | None] = {}
+_variables_unfound: dict[contextvars.ContextVar[Any], int] = {}  # and how many modules there were then
 _sklearn_defaults: dict[str, Any] = {}
 
 
@@ -115,7 +119,7 @@ class Task:
         """Return what is sent for one (function, args, kwargs): an item of the array, or part of one that is a list."""
         function, args, kwargs = task
         known = self._function
-        if function is known or (type(function) is types.MethodType and _are_same(function, known)):
+        if function is known or _are_same(function, known):
             return args, kwargs
         return function, args, kwargs
 
@@ -173,10 +177,22 @@ class Task:
         return joblib.parallel_config(backend=self._context.backend, n_jobs=1)
 
 
-def _are_same(method: Any, other: Any) -> bool:
-    """Whether these are methods of one object: each look at one makes another object."""
-    is_method = type(other) is types.MethodType
-    return is_method and method.__self__ is other.__self__ and method.__func__ is other.__func__
+def _are_same(function: Any, known: Any) -> bool:
+    """Whether these do the same, though each look at a method makes another object, and scikit-learn one a task.
+
+    Its objects hold the configuration and all warning filters, which take longer to pickle than many a task to run.
+    """
+    kind = type(function)
+    if kind is not type(known):
+        return False
+    if kind is types.MethodType:
+        return function.__self__ is known.__self__ and function.__func__ is known.__func__
+    if kind.__module__ != "sklearn.utils.parallel":
+        return False
+    one, other = vars(function), vars(known)
+    return one.keys() == other.keys() and all(
+        value is other[name] or (type(value) is str and value == other[name]) for name, value in one.items()
+    )
 
 
 def _sklearn_settings() -> dict[str, Any]:
@@ -208,6 +224,9 @@ def _place_of(variable: contextvars.ContextVar[Any]) -> tuple[str, str] | None:
     known = _variables_found.get(id(variable))
     if known is not None and known[0] is variable:
         return known[1:]
+    modules = len(sys.modules)
+    if _variables_unfound.get(variable) == modules:  # the search takes milliseconds: every module's names
+        return None
     for module_name, module in list(sys.modules.items()):
         if not isinstance(module, types.ModuleType) or module_name == "__main__":
             continue
@@ -215,6 +234,9 @@ def _place_of(variable: contextvars.ContextVar[Any]) -> tuple[str, str] | None:
             if value is variable:
                 _variables_found[id(variable)] = (variable, module_name, name)
                 return module_name, name
+    if len(_variables_unfound) >= UNFOUND:
+        _variables_unfound.clear()
+    _variables_unfound[variable] = modules
     return None
 
 
