@@ -89,7 +89,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         if count == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         if self._serves is None or self._serves() is not parallel:
-            own = DistBackend(self.nesting_level, self.inner_max_num_threads, **self.backend_kwargs)
+            own = type(self)(self.nesting_level, self.inner_max_num_threads, **self.backend_kwargs)
             own._serves = weakref.ref(parallel)
             raise FallbackToBackend(own)
         self.parallel = parallel
@@ -128,6 +128,10 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         call, self._call = self._call, None
         if call is not None:
             call.end()
+
+    def terminate(self) -> None:
+        """Let go of the `Parallel`, whose input may hold much after an error; workers stay for the next call."""
+        self.parallel = None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Cancel what is queued and what runs; workers stay for the next call."""

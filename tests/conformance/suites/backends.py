@@ -1,4 +1,4 @@
-"""Puts the backend "dist" among those that a test is parametrised with."""
+"""Puts the backend "dist" among those that a test is parametrised with, and knows which tests are about it."""
 
 from __future__ import annotations
 
@@ -10,45 +10,51 @@ from joblib.parallel import BACKENDS, ParallelBackendBase
 
 from outboard.joblib import NAME, DistBackend
 
-#: Whose cases are taken over for "dist": those of the backend that has processes and takes what cloudpickle takes.
+#: Whose cases are taken over: those of the backend that has processes and takes what cloudpickle takes.
 MODEL = "loky"
 
 
 def add_cases(metafunc: pytest.Metafunc) -> None:
-    """For each case with loky, have one with "dist"."""
+    """For each case with loky, have one with "dist"; cases of several values, from those with threads too."""
     stock = metafunc.parametrize
 
     def parametrize(argnames: Any, argvalues: Iterable[Any], *args: Any, **kwargs: Any) -> None:
         cases = list(argvalues)
         names = argnames.split(",") if isinstance(argnames, str) else argnames
-        if not kwargs.get("ids"):
-            new = [_on_dist(case, len(names)) for case in cases]
-            cases += [case for case in new if case is not None and case not in cases]
+        for case in tuple(cases):
+            new = _on_dist(case, len(names))
+            if new is not None and new not in cases:
+                cases.append(new)
         stock(argnames, cases, *args, **kwargs)
 
     metafunc.parametrize = parametrize  # type: ignore[method-assign]
 
 
 def _on_dist(case: Any, count: int) -> Any:
-    """Return the same case on "dist"; None if it is not one of the model's."""
-    values = case.values if hasattr(case, "marks") else case
-    if count == 1 and not hasattr(case, "marks"):
-        return NAME if _is_model(values) else None
-    if not any(map(_is_model, values)):
+    """Return the same case on "dist"; None if it is not to be taken over."""
+    values = case.values if hasattr(case, "marks") else (case,) if count == 1 else case
+    words = [value for value in values if isinstance(value, str)]  # others may be arrays, which compare by element
+    if NAME in words:
         return None
-    return tuple(NAME if _is_model(value) else value for value in values)
+    for model in (MODEL,) if count == 1 else (MODEL, "threading"):
+        if model in words:
+            case = tuple(NAME if isinstance(value, str) and value == model else value for value in values)
+            return case[0] if count == 1 else case
+    return None
 
 
-def _is_model(value: Any) -> bool:
-    return isinstance(value, str) and value == MODEL
+def names_dist(item: pytest.Item) -> bool:
+    """Whether a test's parameters name "dist"."""
+    return any(value == NAME if isinstance(value, str) else isinstance(value, DistBackend) for value in _values(item))
 
 
-def runs_on_dist(item: pytest.Item) -> bool:
-    """Whether a test is about "dist": it names it, or leaves the choice of the backend to whoever runs it."""
-    values = list(item.callspec.params.values()) if hasattr(item, "callspec") else []
-    if any(value == NAME if isinstance(value, str) else isinstance(value, DistBackend) for value in values):
-        return True
-    return not any(_is_backend(value) for value in values)
+def names_any(item: pytest.Item) -> bool:
+    """Whether a test's parameters name a backend; who runs the others chooses it."""
+    return any(map(_is_backend, _values(item)))
+
+
+def _values(item: pytest.Item) -> list[Any]:
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
 
 
 def _is_backend(value: Any) -> bool:

@@ -1,8 +1,14 @@
-"""What is known of other libraries' tests: which differ on "dist" and why, and which are run with every change.
+"""What is known of other libraries' tests.
 
-A file in TOML for each library holds the tables `differs` (test: reason) and `excluded` (test: reason, where running
-it would tell nothing), and the lists `selected` and `stand_in`: where the code of a test names the other backend. A test is named by its module and function, `test_parallel::test_abort`,
-and where only some of its cases are meant by their id as well, `test_parallel::test_abort[dist]`.
+There is a file in TOML for each library:
+
+- `differs` are tests that fail on "dist", and why: a decision of ours, or their own business with another backend;
+- `excluded` are those that would tell nothing, or that hold for the library alone, and why;
+- `stand_in` are those whose code names the other backend, for which "dist" then stands;
+- `selected` are those that run with every change.
+
+A test is named by module and function, `test_parallel::test_abort`; where only some of its cases are meant, with their
+id, `test_parallel::test_abort[dist]`.
 """
 
 from __future__ import annotations
@@ -21,23 +27,22 @@ class Expectations:
         self._path = path
         self._differs: dict[str, str] = said["differs"]
         self._excluded: dict[str, str] = said["excluded"]
-        self._selected: list[str] = said["selected"]
-        self._stand_in: list[str] = said["stand_in"]
+        self._stand_in = dict.fromkeys(said["stand_in"], "")
+        self._selected = dict.fromkeys(said["selected"], "")
 
     def apply(self, items: list[pytest.Item], *, selected: bool) -> list[pytest.Item]:
         """Return what to run, marked with what is expected of it: one that passes against the list is a failure too.
 
         Raises:
-            pytest.UsageError: the file names tests that there are not.
+            pytest.UsageError: all is to run, and the file names tests that there are not.
         """
-        known = {name for item in items for name in _names(item)}
-        named = {*self._differs, *self._excluded, *self._selected, *self._stand_in}
-        if unknown := sorted(named - known):
-            raise pytest.UsageError(f"{self._path.name} names tests that are not there: {', '.join(unknown)}")
+        named = {*self._differs, *self._excluded, *self._stand_in, *self._selected}
+        unknown = named - {name for item in items for name in _names(item)}
+        if unknown and not selected:
+            raise pytest.UsageError(f"{self._path.name} names tests that are not there: {', '.join(sorted(unknown))}")
         chosen = [item for item in items if _find(item, self._excluded) is None]
         if selected:
-            wanted = dict.fromkeys(self._selected, "")
-            chosen = [item for item in chosen if _find(item, wanted) is not None]
+            chosen = [item for item in chosen if _find(item, self._selected) is not None]
         for item in chosen:
             if (reason := _find(item, self._differs)) is not None:
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
@@ -45,7 +50,7 @@ class Expectations:
 
     def has_stand_in(self, item: pytest.Item) -> bool:
         """Whether the code of a test names the other backend."""
-        return not set(self._stand_in).isdisjoint(_names(item))
+        return _find(item, self._stand_in) is not None
 
 
 def _names(item: pytest.Item) -> tuple[str, str]:
