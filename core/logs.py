@@ -64,7 +64,7 @@ class Printer:
     def _prefix_of(self, line: Any) -> str:
         if not line.pid:
             return ""  # a node's own word
-        if self._prefix or (self._prefix is None and not line.binding):
+        if self._prefix or (self._prefix is None and not line.plain):
             return f"{line.function or 'worker'}@{line.host}:{line.pid} | "
         return ""
 

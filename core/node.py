@@ -406,11 +406,11 @@ class Node:
         if peer.worker is not None:
             self.workforce.send_long(peer.worker, pb.GetPacket.FromString(body).packet)
 
-    def kind_name(self, owner: int, kind_id: int) -> str:
-        """Name of a kind for people."""
+    def find_kind(self, owner: int, kind_id: int) -> pb.Kind:
+        """Give the description of a kind, an empty one where it is not known."""
         peer = self.peers.get(owner)
         body = peer.kinds.get(kind_id) if peer is not None else None
-        return pb.Kind.FromString(body).name if body is not None else ""
+        return pb.Kind.FromString(body) if body is not None else pb.Kind()
 
     def _on_bind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         self._join(peer)

@@ -248,7 +248,7 @@ class Settings:
         store_memory: room for stored objects: bytes (an int, ``"512MiB"``), or a fraction of the memory (a float,
             ``"30%"``). Larger keeps more results in memory, smaller leaves more to the programs. 30 % as in Ray.
         log_prefix: begin each line that a task prints with function, machine and process; None (unset) does so for
-            plain tasks and leaves the lines of Pools as they are, since their users expect plain output.
+            plain tasks and leaves the lines of backends as they are, since their users expect plain output.
         start_timeout: seconds that an embedded cluster may take to start, or a running one to answer. It takes about
             0.1 and 0.5; a loaded machine needs more.
         folder: where the head of a cluster keeps token, state and logs; None for ``~/.local/state/outboard``.

@@ -433,10 +433,11 @@ class Workforce:
                 reader.pass_rest(is_ended=False)
 
     def _print(self, hand: Hand, texts: list[str], is_ended: bool, is_stderr: bool) -> None:
-        function = self.node.kind_name(*next(iter(hand.dealt.values()), hand.kind)) or hand.actor
+        kind = self.node.find_kind(*next(iter(hand.dealt.values()), hand.kind))
+        is_plain = not hand.actor and (bool(hand.binding) or kind.writable)  # backends take writable arguments
         lines = [
             pb.Line(text=text, stderr=is_stderr, pid=hand.pid, worker=hand.number, host=self.node.host,
-                    function=function, binding=0 if hand.actor else hand.binding)
+                    function=kind.name or hand.actor, plain=is_plain)
             for text in texts
         ]  # fmt: skip
         lines[-1].ended = is_ended

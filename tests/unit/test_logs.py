@@ -24,16 +24,16 @@ def shown(printer: Printer, capsys: pytest.CaptureFixture[str], *lines: pb.Line,
 
 
 @pytest.mark.parametrize(
-    ("prefix", "binding", "expected"),
+    ("prefix", "plain", "expected"),
     [
-        (None, 0, "f@h:1 | a\n"), (None, 7, "a\n"),
-        (True, 7, "f@h:1 | a\n"), (False, 0, "a\n"),
+        (None, False, "f@h:1 | a\n"), (None, True, "a\n"),
+        (True, True, "f@h:1 | a\n"), (False, False, "a\n"),
     ],
 )  # fmt: skip
 def test_prefix_is_for_plain_tasks_unless_told_otherwise(
-    capsys: pytest.CaptureFixture[str], prefix: bool | None, binding: int, expected: str
+    capsys: pytest.CaptureFixture[str], prefix: bool | None, plain: bool, expected: str
 ) -> None:
-    assert shown(Printer(prefix), capsys, piece("a\n", binding=binding)) == expected
+    assert shown(Printer(prefix), capsys, piece("a\n", plain=plain)) == expected
 
 
 @pytest.mark.parametrize("prefix", [None, True])
@@ -69,12 +69,12 @@ def test_progress_bar_stays_in_its_line(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_text_without_prefix_comes_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
-    pieces = [piece("a", binding=1, ended=True), piece("b", 2, binding=1), piece("\r10%\r\n", binding=1)]
+    pieces = [piece("a", plain=True, ended=True), piece("b", 2, plain=True), piece("\r10%\r\n", plain=True)]
     assert shown(Printer(None), capsys, *pieces) == "ab\r10%\r\n"
 
 
 def test_prefixed_and_plain_lines_do_not_run_into_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(Printer(None), capsys, piece("a", binding=1), piece("b", 2), piece("c", binding=1)) == (
+    assert shown(Printer(None), capsys, piece("a", plain=True), piece("b", 2), piece("c", plain=True)) == (
         "a\nf@h:2 | b\nc"
     )
 
@@ -87,7 +87,7 @@ def test_streams_are_kept_apart(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_end_of_the_session_ends_a_prefixed_line(capsys: pytest.CaptureFixture[str]) -> None:
     printer = Printer(None)
-    printer.print(pb.Log(lines=[piece("a"), piece("b", stderr=True, binding=1)]))
+    printer.print(pb.Log(lines=[piece("a"), piece("b", stderr=True, plain=True)]))
     printer.close()
     printer.close()
     assert capsys.readouterr() == ("f@h:1 | a\n", "b")

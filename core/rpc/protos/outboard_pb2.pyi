@@ -508,24 +508,24 @@ class Lease(_message.Message):
     def __init__(self, nbytes: _Optional[int] = ...) -> None: ...
 
 class Line(_message.Message):
-    __slots__ = ["binding", "ended", "function", "host", "pid", "stderr", "text", "worker"]
-    BINDING_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ["ended", "function", "host", "pid", "plain", "stderr", "text", "worker"]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_FIELD_NUMBER: _ClassVar[int]
     STDERR_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
-    binding: int
     ended: bool
     function: str
     host: str
     pid: int
+    plain: bool
     stderr: bool
     text: str
     worker: int
-    def __init__(self, text: _Optional[str] = ..., stderr: bool = ..., pid: _Optional[int] = ..., worker: _Optional[int] = ..., function: _Optional[str] = ..., host: _Optional[str] = ..., binding: _Optional[int] = ..., ended: bool = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., stderr: bool = ..., pid: _Optional[int] = ..., worker: _Optional[int] = ..., function: _Optional[str] = ..., host: _Optional[str] = ..., plain: bool = ..., ended: bool = ...) -> None: ...
 
 class Log(_message.Message):
     __slots__ = ["dropped", "lines"]
