@@ -162,7 +162,7 @@ def test_no_backend_hides_the_package_it_is_named_after() -> None:
     assert Path(multiprocessing.__file__).resolve().is_relative_to(standard)
     for folder in BACKENDS.iterdir():
         spec = importlib.util.find_spec(folder.name)
-        assert spec is None or spec.origin is None or not Path(spec.origin).is_relative_to(ROOT)
+        assert spec is None or spec.origin is None or not Path(spec.origin).is_relative_to(BACKENDS)
 
 
 def test_no_file_grows_beyond_reading() -> None:
