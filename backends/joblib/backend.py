@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import joblib
@@ -106,14 +106,18 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
         window: Window[Batch] | None = None
         if parallel.return_generator:
             window = Window(ordered=parallel.return_ordered, least=2 * n_jobs)
-        workers = keeper.lend(engine, n_jobs, are_all=parallel.n_jobs == -1, initializer=self._initializer)
         context = Context(self._nested(), n_jobs, self.inner_max_num_threads)
+        workers = keeper.lend(engine, n_jobs, are_all=parallel.n_jobs == -1, initializer=self._initializer)
         self._call = ParallelCall(engine, context, workers, window=window, shares=self._shares)
 
     def submit(self, func: Any, callback: Callable[[Any], object] | None = None) -> Batch:
         """Start a batch of tasks; the callback gets what this returns, once, however they come out."""
         assert self._call is not None and callback is not None, "joblib submits within a call, with a callback"
         return self._call.submit(func.items, callback)
+
+    def apply_async(self, func: Any, callback: Callable[[Any], object] | None = None) -> Batch:
+        """The name of `submit` before joblib 1.5."""
+        return self.submit(func, callback)
 
     def retrieve_result_callback(self, out: Batch) -> Any:
         """Return the results of a batch that has finished, or raise what one of its tasks raised."""
@@ -145,7 +149,8 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]
     @contextmanager
     def retrieval_context(self) -> Iterator[None]:
         """Give the slot of the task that waits here to the tasks that it waits for."""
-        with current().idle():
+        call = self._call
+        with nullcontext() if call is None else call.engine.idle():
             yield
 
     def _nested(self) -> DistBackend:

@@ -18,7 +18,7 @@ class Batch:
     With `on_consumed` the results can be taken once, one by one, and it is called with the batch's number for each.
     """
 
-    __slots__ = ("_on_consumed", "callback", "error", "left", "number", "results", "tasks")
+    __slots__ = ("_callback", "_on_consumed", "error", "left", "number", "results", "tasks")
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Batch:
         self._on_consumed = on_consumed
         self.number = number
         self.tasks: Sequence[TaskTuple] | None = tasks  # until joblib hears of it
-        self.callback = callback
+        self._callback: Callable[[Any], object] | None = callback
         self.results: list[Any] = [None] * len(tasks)
         self.left = len(tasks)
         self.error: BaseException | None = None
@@ -40,7 +40,7 @@ class Batch:
 
     def settle(self, part: range, ok: bool, value: Any) -> range:
         """Take the outcome of some tasks; returns those that their worker has not begun."""
-        if self.error is not None:
+        if self.is_settled:
             return NOTHING
         if not ok:
             assert self.tasks is not None
@@ -55,17 +55,28 @@ class Batch:
     @property
     def is_settled(self) -> bool:
         """Whether joblib may hear of it."""
-        return self.error is not None or not self.left
+        return not self.left
 
     def fail(self, error: BaseException) -> None:
         """End with this error; what the other tasks return is of no interest any more."""
         self.error = error
+        self.left = 0
         self.results.clear()
 
+    def tell(self) -> None:
+        """Call back, once. What joblib holds of the batch then ends with the call, without a cycle."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(self)
+
     def outcome(self) -> Any:
-        """Return the results, or raise what the first failing task raised."""
-        if self.error is not None:
-            raise self.error
+        """Return the results, or raise what the first failing task raised; to be called once."""
+        error, self.error = self.error, None  # its traceback leads here, and to what the program's functions hold
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
         return self.results if self._on_consumed is None else self._consumed(self._on_consumed)
 
     def _consumed(self, on_consumed: Callable[[int], None]) -> Iterator[Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from outboard.engine import Completion, Engine, TaskArray
@@ -21,10 +21,6 @@ KILL_AFTER = 1.0
 
 #: Seconds that the end of a call waits for its thread, which has nothing left to do.
 THREAD_WAIT = 1.0
-
-#: Seconds of a callback up to which what it submits may wait for the next one's: one message for many small batches.
-#: A slow input takes longer, and may itself wait for tasks that it gave before.
-GATHER_SECONDS = 0.001
 
 #: Bytes of an argument whose task travels alone: it lies in the store, which many at once would fill.
 LARGE_NBYTES = 64 << 10
@@ -48,7 +44,7 @@ class ParallelCall:
     ) -> None:
         self.window = window
         self.batch_size = 1
-        self._engine = engine
+        self.engine = engine
         self._context = context
         self._workers = workers
         self._shares = shares
@@ -61,8 +57,6 @@ class ParallelCall:
         self._number = 0
         self._parts: dict[int, tuple[Batch, range]] = {}  # what each item that has not finished holds, by its index
         self._finished = 0  # tasks
-        self._gathered: list[Batch] | None = None  # what callbacks submit in the thread, while it runs some
-        self._gathers = False  # the last callback drew quickly from the program's input
         self._windowing = threading.Lock()
         self._wake = threading.Event()
         self._ended = False
@@ -74,11 +68,9 @@ class ParallelCall:
         self._number += 1  # joblib's own lock makes submissions serial
         if self._aborted:  # by another thread, after joblib looked
             batch.fail(TaskCancelledError("the call was aborted"))
-            callback(batch)
-        elif self._gathers and self._gathered is not None and threading.current_thread() is self._thread:
-            self._gathered.append(batch)
+            self._tell(batch)
         else:
-            self._send([batch])
+            self._extend([(batch, part) for part in self._divided(batch)])
         return batch
 
     def on_consumed(self, number: int) -> None:
@@ -88,13 +80,20 @@ class ParallelCall:
         with self._windowing:
             released = self.window.on_consumed(number)
         for batch in released:
-            batch.callback(batch)
+            self._tell(batch)
 
     def abort(self) -> None:
-        """Cancel whatever has not finished; what runs is interrupted and, if that does not help, killed."""
+        """Cancel whatever has not finished; what runs is interrupted and, if that does not help, killed.
+
+        May be called from a finaliser, of a generator that is dropped: so a thread does it, which may wait for locks.
+        """
         self._aborted = True
-        if self._array is not None:
-            self._array.cancel(kill_after=KILL_AFTER)
+        if self._array is not None and not self._ended:
+            cancel = partial(self._array.cancel, kill_after=KILL_AFTER)
+            try:
+                threading.Thread(target=cancel, name="OutboardAbort", daemon=True).start()
+            except RuntimeError:
+                pass  # the interpreter is shutting down, and all of the program's tasks with it
         self.end()
 
     def end(self) -> None:
@@ -103,13 +102,10 @@ class ParallelCall:
             return
         self._ended = True
         self._wake.set()
-        keeper.give_back(self._engine, self._workers)
+        keeper.give_back(self._workers)
         thread = self._thread
         if thread is not None and not self._aborted and threading.current_thread() is not thread:
             thread.join(THREAD_WAIT)
-
-    def _send(self, batches: list[Batch]) -> None:
-        self._extend([(batch, part) for batch in batches for part in self._divided(batch)])
 
     def _divided(self, batch: Batch) -> Iterator[range]:
         """Yield which tasks travel together: several tiny ones, but none with large arguments."""
@@ -137,7 +133,7 @@ class ParallelCall:
     def _open(self, batch: Batch) -> tuple[Task, TaskArray]:
         """Open the array, whose function holds that of the first task: most calls have no other."""
         task = self._task = Task(self._context, batch.tasks[0][0] if batch.tasks else None)
-        array = self._array = self._engine.open_array(
+        array = self._array = self.engine.open_array(
             task, self._workers.options, self._workers.binding, share_arguments=self._shares
         )
         self._thread = threading.Thread(target=self._collect, args=(array,), name="OutboardParallel", daemon=True)
@@ -148,8 +144,18 @@ class ParallelCall:
         try:
             while self._take(array):
                 pass
+            self._drop_held()
         except BaseException as error:  # the cluster is gone: joblib must hear of every batch, or waits for ever
             self._fail_all(error)
+
+    def _drop_held(self) -> None:
+        """End what was held back from a consumer that has gone: results of it would stay in the store."""
+        if self.window is not None:
+            with self._windowing:
+                held = self.window.empty()
+            for batch in held:
+                batch.fail(TaskCancelledError("the call was aborted"))
+                self._tell(batch)
 
     def _take(self, array: TaskArray) -> bool:
         """Hear of what has finished; False when nothing more comes."""
@@ -194,22 +200,17 @@ class ParallelCall:
         if self.window is not None:
             with self._windowing:
                 ready = [passing for batch in ready for passing in self._passing(self.window, batch)]
-        self._gathered = []
-        try:
-            for batch in ready:
-                began = time.perf_counter()
-                batch.callback(batch)
-                self._gathers = time.perf_counter() - began < GATHER_SECONDS
-                if not self._gathers:
-                    self._send_gathered()
-        finally:
-            self._send_gathered()
-            self._gathered = None
+        for batch in ready:
+            self._tell(batch)
 
-    def _send_gathered(self) -> None:
-        if self._gathered:
-            gathered, self._gathered = self._gathered, []
-            self._send(gathered)
+    @staticmethod
+    def _tell(batch: Batch) -> None:
+        """Have joblib hear of a batch; what its callback raises is reported, and others have their turn."""
+        try:
+            batch.tell()
+        except Exception as error:
+            thread = threading.current_thread()
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))
 
     @staticmethod
     def _passing(window: Window[Batch], batch: Batch) -> list[Batch]:
@@ -223,7 +224,7 @@ class ParallelCall:
             for batch in batches.values():
                 if not batch.is_settled:
                     batch.fail(error)
-                    batch.callback(batch)
+                    self._tell(batch)
 
 
 def _is_large(task: TaskTuple) -> bool:

@@ -65,6 +65,12 @@ class Window(Generic[BatchT]):
                 self._needed = number + 1
         return self._release()
 
+    def empty(self) -> list[BatchT]:
+        """Return what is held back: the consumer takes no more."""
+        held = list(self._held.values())
+        self._held.clear()
+        return held
+
     def _release(self) -> list[BatchT]:
         released = []
         if self._ordered and self._needed in self._held:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -67,6 +69,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._engine: weakref.ref[Engine] | None = None
         self._kept: list[Workers] = []  # the ones used last at the end
+        self._returned: deque[Workers] = deque()
         self._slots = (0, -SLOTS_SECONDS)
 
     def count_slots(self) -> int:
@@ -94,6 +97,7 @@ class Keeper:
             return Workers(n_jobs, max(slots, n_jobs))
         with self._lock:
             self._meet(engine)
+            self._take_back(engine)
             workers = next((kept for kept in self._kept if kept.serves(n_jobs, initializer)), None)
             if workers is None:
                 workers = Workers(n_jobs, slots, initializer)
@@ -104,16 +108,22 @@ class Keeper:
             workers.users += 1
         return workers
 
-    def give_back(self, engine: Engine, workers: Workers) -> None:
-        """Hear that a call has ended: processes that were not used for longest end when too many are idle."""
-        if workers.binding is None:
-            return
-        with self._lock:
-            workers.users -= 1
-            idle = [kept for kept in self._kept if not kept.users]
-            ending = idle[: max(0, len(idle) - KEPT)]
-            self._kept = [kept for kept in self._kept if kept not in ending]
-        for old in ending:
+    def give_back(self, workers: Workers) -> None:
+        """Hear that a call has ended. Safe in finalisers: a generator's may run anywhere, also while this lends."""
+        self._returned.append(workers)
+
+    def forget_threads(self) -> None:
+        """In a forked child: no thread is here that could hold the lock, and nothing is kept."""
+        self._lock = threading.Lock()
+        self._engine = None
+
+    def _take_back(self, engine: Engine) -> None:
+        """Processes that were not used for longest end when too many are idle. Under the lock."""
+        while self._returned:
+            self._returned.popleft().users -= 1
+        idle = [kept for kept in self._kept if not kept.users]
+        for old in idle[: max(0, len(idle) - KEPT)]:
+            self._kept.remove(old)
             if old.binding is not None:
                 engine.unbind(old.binding, force=False)
 
@@ -129,3 +139,4 @@ class Keeper:
 
 
 keeper = Keeper()
+os.register_at_fork(after_in_child=keeper.forget_threads)

@@ -12,6 +12,7 @@ import pytest
 
 import outboard
 import outboard.joblib
+from outboard.errors import StoreFullError
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -65,3 +66,20 @@ def test_workers_wait_for_a_program_that_takes_its_results_slowly() -> None:
 
     results = joblib.Parallel(n_jobs=2, backend="dist", pre_dispatch=10)(source())
     assert [int(result[-1]) for result in results] == list(range(COUNT))
+
+
+def test_calls_leave_the_store_empty(eventually: Any) -> None:
+    """Nearly all of it can be had then: writers give back what lies empty."""
+
+    def has_room() -> bool:
+        try:
+            outboard.put(np.zeros(6 * LENGTH))
+        except StoreFullError:
+            return False
+        return True
+
+    for _ in range(5):
+        shared = np.ones(LENGTH, dtype=int)
+        assert joblib.Parallel(2, "dist")(joblib.delayed(total)(shared) for _ in range(5)) == [LENGTH] * 5
+    del shared
+    eventually(has_room)

@@ -75,6 +75,13 @@ def test_the_room_follows_the_size_of_results_and_keeps_its_bounds() -> None:
     assert window.room == 7
 
 
+def test_what_is_held_when_the_consumer_goes_comes_out_once() -> None:
+    window = full(Window(ordered=True, least=1))
+    assert [numbers(window.on_finished(Finished(n))) for n in (0, 1, 2)] == [[0], [], []]
+    assert numbers(window.empty()) == [1, 2]
+    assert window.empty() == [] and window.on_consumed(0) == []
+
+
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("seed", range(40))
 def test_every_batch_is_delivered_once_whatever_the_order(ordered: bool, seed: int) -> None:
