@@ -2,40 +2,38 @@
 
 Travels once a call, within the function of its task array: joblib's setting for `Parallel`s inside tasks, warning
 filters, context variables, scikit-learn's configuration, log levels, environment variables set after the start, limits
-of thread pools. The last three stay with the worker until another call brings others; the rest is put on for each task.
+of thread pools. The last three stay with the worker until another call brings others; the rest is put on for each item.
+What a task changes of context variables and warning filters, the tasks after it in its item do not see.
 """
 
 from __future__ import annotations
 
-import contextvars
-import pickle
 import sys
 import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import joblib
 from joblib import parallel
 
+from .filters import filtering, pack_filters, restore_filters, unpack_filters
 from .lasting import changed_environment, log_levels, set_environment, set_log_levels
 from .threads import chosen_by_program, limit_threads
+from .variables import pack_variables, setting, unpack_variables
 
 #: Seconds after which a worker returns the tasks of an item that it has not begun: they were thought to be shorter.
 SLOW_SECONDS = 0.005
 
-#: Context variables without a module that are remembered, so that they are searched for once; more cost memory.
-UNFOUND = 1000
-
 #: Where joblib keeps the setting of each thread; without it (another joblib) its public context is entered each time.
 _joblib_local: Any = getattr(parallel, "_backend", None)
 
-_worn: Task | None = None  # whose lasting settings this process has
-_variables_found: dict[int, tuple[contextvars.ContextVar[Any], str, str] | None] = {}
-_variables_unfound: dict[contextvars.ContextVar[Any], int] = {}  # and how many modules there were then
+_worn: Context | None = None  # whose lasting settings this process has
 _sklearn_defaults: dict[str, Any] = {}
 
 
@@ -54,16 +52,18 @@ class Context:
         self.threads = chosen_by_program()
         self.environment = changed_environment()
         self.levels = log_levels()
-        self.filters: list[Any] = list(warnings.filters)
+        self.filters = pack_filters()
         self.sklearn = _sklearn_settings()
-        self.variables = _context_variables()
+        self.variables = pack_variables()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.put_on()  # before the function and the arguments load numeric libraries
 
     def put_on(self) -> None:
-        """Set what lasts in this worker."""
+        """Set what lasts in this worker, instead of what another call's tasks, or a call that did not load, left."""
+        global _worn
+        _worn = self
         set_environment(self.environment)
         limit_threads(self.n_jobs, self.inner, self.threads)
         set_log_levels(self.levels)
@@ -75,22 +75,10 @@ class Context:
             import sklearn
 
             scopes.append(lambda: sklearn.config_context(**self.sklearn))
-        if self.variables:
-            scopes.append(self._set_variables)
+        variables = unpack_variables(self.variables)
+        if variables:
+            scopes.append(partial(setting, variables))
         return scopes
-
-    @contextmanager
-    def _set_variables(self) -> Iterator[None]:
-        tokens = []
-        for module, name, value in self.variables:
-            variable = getattr(sys.modules.get(module), name, None)
-            if isinstance(variable, contextvars.ContextVar):
-                tokens.append((variable, variable.set(value)))
-        try:
-            yield
-        finally:
-            for variable, token in tokens:
-                variable.reset(token)
 
 
 class Task:
@@ -103,6 +91,7 @@ class Task:
         self._context = context
         self._function = function
         self._config: dict[str, Any] = {}
+        self._filters: list[Any] = []
         self._scopes: list[Callable[[], AbstractContextManager[Any]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -126,9 +115,11 @@ class Task:
     def __call__(self, item: Any) -> Any:
         """Run one task, or the tasks of a list until one has taken long; returns the result, or those there are."""
         run = self._run_some if type(item) is list else self._run
-        if _worn is not self:
-            self.put_on()
-        if self._scopes or self._context.filters != warnings.filters or _joblib_local is None:
+        if _worn is not self._context:
+            self._context.put_on()
+        if not self._config:
+            self._prepare()
+        if self._scopes or self._filters != warnings.filters or _joblib_local is None:
             with ExitStack() as stack:
                 self._enter(stack)
                 return run(item)
@@ -144,7 +135,11 @@ class Task:
 
     def _run(self, call: tuple[Any, ...]) -> Any:
         function, args, kwargs = (self._function, *call) if len(call) == 2 else call
-        return function(*args, **kwargs)
+        try:
+            return copy_context().run(function, *args, **kwargs)
+        finally:
+            if warnings.filters != self._filters:  # the next task of the item finds those of the call
+                restore_filters(self._filters)
 
     def _run_some(self, calls: list[tuple[Any, ...]]) -> list[Any]:
         run, results, end = self._run, [], time.perf_counter() + SLOW_SECONDS
@@ -154,22 +149,17 @@ class Task:
                 break
         return results
 
-    def put_on(self) -> None:
-        """Set what lasts, again where another call's tasks ran meanwhile."""
-        global _worn
-        _worn = self
-        self._context.put_on()
-        if not self._config:
-            with self._joblib_setting() as config:
-                self._config = config
-            self._scopes = self._context.scopes()
+    def _prepare(self) -> None:
+        with self._joblib_setting() as config:
+            self._config = config
+        filters, here = unpack_filters(self._context.filters), list(warnings.filters)
+        self._filters = here if filters == here else filters  # the same objects compare fast
+        self._scopes = self._context.scopes()
 
     def _enter(self, stack: ExitStack) -> None:
-        filters = self._context.filters
         stack.enter_context(self._joblib_setting())
-        if filters != warnings.filters:
-            stack.enter_context(warnings.catch_warnings())
-            warnings.filters[:] = filters  # type: ignore[index]  # typeshed has it as a sequence
+        if self._filters != warnings.filters:
+            stack.enter_context(filtering(self._filters))
         for scope in self._scopes:
             stack.enter_context(scope())
 
@@ -205,44 +195,3 @@ def _sklearn_settings() -> dict[str, Any]:
         thread.start()
         thread.join()
     return {name: value for name, value in sklearn.get_config().items() if _sklearn_defaults.get(name) != value}
-
-
-def _context_variables() -> list[tuple[str, str, Any]]:
-    """Return the context variables that are set: module and name that lead to each, and its value.
-
-    What no importable module holds, and what does not pickle, cannot travel and stays here.
-    """
-    found = []
-    for variable, value in contextvars.copy_context().items():
-        place = _place_of(variable)
-        if place is not None and _pickles(value):
-            found.append((*place, value))
-    return found
-
-
-def _place_of(variable: contextvars.ContextVar[Any]) -> tuple[str, str] | None:
-    known = _variables_found.get(id(variable))
-    if known is not None and known[0] is variable:
-        return known[1:]
-    modules = len(sys.modules)
-    if _variables_unfound.get(variable) == modules:  # the search takes milliseconds: every module's names
-        return None
-    for module_name, module in list(sys.modules.items()):
-        if not isinstance(module, types.ModuleType) or module_name == "__main__":
-            continue
-        for name, value in list(vars(module).items()):
-            if value is variable:
-                _variables_found[id(variable)] = (variable, module_name, name)
-                return module_name, name
-    if len(_variables_unfound) >= UNFOUND:
-        _variables_unfound.clear()
-    _variables_unfound[variable] = modules
-    return None
-
-
-def _pickles(value: Any) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:
-        return False
-    return True

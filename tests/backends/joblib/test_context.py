@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import pickle
 import re
 import threading
 import warnings
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -20,6 +22,7 @@ from joblib import Parallel, delayed, parallel_config
 
 import outboard as ob
 import outboard.joblib
+from outboard.joblib.context import Context, Task
 
 COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("COLOUR", default="none")
 
@@ -70,6 +73,18 @@ def threads() -> list[int]:
 
 def variable(name: str) -> str | None:
     return os.environ.get(name)
+
+
+def after_a_call_that_did_not_load() -> list[str]:
+    """What the tasks of one call find before and after the context of another has come, whose function does not."""
+    sent = []
+    for who in ("one", "other"):
+        os.environ["WHO"] = who
+        sent.append(pickle.dumps(Task(Context(outboard.joblib.DistBackend(), 2, None), variable)))
+    task = pickle.loads(sent[0])
+    before = task((("WHO",), {}))
+    pickle.loads(sent[1])
+    return [before, task((("WHO",), {}))]
 
 
 def everywhere(parallel: Callable[..., Any], function: Callable[..., Any], *args: Any) -> set[Any]:
@@ -189,3 +204,35 @@ def test_threads_of_numeric_libraries(cluster: None) -> None:
     assert all(
         number <= divided for pools in Parallel(2, "dist")(delayed(threads)() for _ in range(8)) for number in pools
     )
+
+
+def test_environment_of_a_call_whose_function_does_not_load(cluster: None) -> None:
+    assert ob.get(ob.remote(after_a_call_that_did_not_load).remote()) == ["one", "one"]
+
+
+def test_limits_of_a_call_are_not_those_of_the_calls_in_its_tasks(cluster: None, monkeypatch: Any) -> None:
+    def below(name: str) -> list[str | None]:
+        return Parallel(2, "dist")(delayed(variable)(name) for _ in range(2))
+
+    def found(name: str) -> list[list[str | None]]:
+        with parallel_config("dist", n_jobs=2, inner_max_num_threads=3):
+            return list(Parallel()(delayed(below)(name) for _ in range(2)))
+
+    divided = str(max(1, joblib.cpu_count() // 2))
+    assert found("MKL_NUM_THREADS") == [[divided] * 2] * 2
+    monkeypatch.setenv("MKL_NUM_THREADS", "5")
+    assert found("MKL_NUM_THREADS") == [["5"] * 2] * 2
+
+
+def test_threads_that_the_program_chooses_between_calls(parallel: Callable[..., Any], monkeypatch: Any) -> None:
+    def found() -> set[int]:
+        return {number for pools in parallel(batch_size=1)(delayed(threads)() for _ in range(20)) for number in pools}
+
+    found()  # the libraries are loaded
+    for name, value, number in (
+        ("OMP_NUM_THREADS", "3", 3),  # for whatever has no setting of its own
+        ("OPENBLAS_NUM_THREADS", "2", 2),
+        ("OPENBLAS_NUM_THREADS", "?", 3),
+    ):
+        monkeypatch.setenv(name, value)
+        assert found() <= {number}
