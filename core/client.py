@@ -228,8 +228,8 @@ class Client:
     def end_sharing(self, stream: int) -> None:
         """No more items of an array will come, or none will be sent. Repeatable; under the lock."""
         shared = self.shared.pop(stream, None)
-        if shared is not None:
-            shared.end()
+        if shared is not None and shared.end():
+            self.background.nudge()  # nothing else may happen here for long
 
     def _give_up_shared(self) -> bool:
         """Let go of what is stored only because it may be shared again; False when there was nothing."""

@@ -87,10 +87,10 @@ class SharedArguments:
             self._let_go(place)
         return bool(places)
 
-    def end(self) -> None:
-        """Let go of everything and keep nothing more."""
+    def end(self) -> bool:
+        """Let go of everything and keep nothing more; False when there was nothing."""
         self._is_over = True
-        self.give_up()
+        return self.give_up()
 
     def _owner_ended(self, kept: weakref.ref[Any]) -> None:
         assert isinstance(kept, _Kept)

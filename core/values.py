@@ -137,6 +137,8 @@ class Values:
         """
         has_memmap = are_arguments and memmaps.lie_in(call)
         small = serialize.dumps_small(call) if not (inputs or has_memmap) else None
+        if small is not None and are_arguments and serialize.names_memmap(small):
+            small, has_memmap = None, True
         if small is not None and len(small) <= INLINE_MAX:
             return Encoded(small)
         if small is not None:

@@ -1,8 +1,9 @@
 """Arguments that are numpy memmaps: the process that runs the task opens the file itself.
 
-What a task writes to such an argument must reach the file, so writable ones always go that way. Read-only ones do while
-no other machine may be meant; else, and where the file is not what the array shows any more (deleted, replaced), their
-contents go as those of any array. Copy-on-write ones (mode ``c``) show what no file has and go by content too.
+What a task writes to such an argument must reach the file, so writable ones always go that way, whatever their size,
+and so do plain arrays that show part of one. Large read-only ones do while no other machine may be meant; else, and
+where the file is not what the array shows any more (deleted, replaced), their contents go as those of any array.
+Copy-on-write ones (mode ``c``) show what no file has and go by content too.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..errors import SerializationError
-from . import memory
+from . import memory, serialize
 
-#: Memmaps below this many bytes stay in the stream: to open a file takes longer than to copy them.
+#: Read-only memmaps below this many bytes stay in the stream: to open a file takes longer than to copy them.
 FILE_MIN = 64 * 1024
 
 #: How many levels of containers, and values in one, are looked through for memmaps before a call is pickled: about 1 µs
-#: for a call without. They are found while it is pickled as well, but then their contents have been read.
+#: for a call without. Memmaps elsewhere are found once it is pickled, but then their contents have been read; plain
+#: arrays that show one are not.
 _LOOK_LEVELS = 4
 _LOOK_LENGTH = 32
 _CONTAINERS = (tuple, list, dict)
+
+#: Modes whose changes reach the file.
+WRITABLE = ("r+", "w+")
 
 _inodes: weakref.WeakKeyDictionary[mmap.mmap, int] = weakref.WeakKeyDictionary()
 
@@ -42,21 +47,23 @@ class _Layout(NamedTuple):
 
 def reducers(*, readonly_by_file: bool) -> dict[type, Callable[[Any], Any]]:
     """Reducers for memmaps, if this process may have any."""
-    kind = _memmap_type()
-    return {} if kind is None else {kind: lambda array: _reduce(array, readonly_by_file=readonly_by_file)}
+    wanted, plain = _array_types()
+    if wanted is None or plain is None:
+        return {}
+    return {wanted: lambda array: _reduce(array, readonly_by_file=readonly_by_file), plain: _reduce_plain}
 
 
 def lie_in(value: Any) -> bool:
     """Whether a value holds a memmap where arguments are usually found; none found does not mean that there is none."""
-    wanted = _memmap_type()
-    if wanted is None:
+    wanted, plain = _array_types()
+    if wanted is None or plain is None:
         return False
     level = [value]
     for _ in range(_LOOK_LEVELS):
         below: list[Any] = []
         for part in level:
             kind = type(part)
-            if kind is wanted:
+            if kind is wanted or (kind is plain and part.base is not None and _shows_writable(part)):
                 return True
             if kind in _CONTAINERS and len(part) <= _LOOK_LENGTH:
                 below += part.values() if kind is dict else part
@@ -66,30 +73,48 @@ def lie_in(value: Any) -> bool:
     return False
 
 
-def _memmap_type() -> Any:
-    return getattr(sys.modules.get("numpy"), "memmap", None)
+def _array_types() -> tuple[Any, Any]:
+    """Return numpy's types of memmaps and of arrays; None for those that this process cannot have yet."""
+    numpy = sys.modules.get("numpy")
+    return getattr(numpy, "memmap", None), getattr(numpy, "ndarray", None)
+
+
+def _shows_writable(array: Any) -> bool:
+    root = _root_of(array)
+    return root is not None and root.mode in WRITABLE and array.flags.writeable
 
 
 def _reduce(array: Any, *, readonly_by_file: bool) -> Any:
-    if array.nbytes < FILE_MIN:
-        return array.__reduce_ex__(5)
-    found = _find_file(array) if readonly_by_file or array.mode in ("r+", "w+") else None
-    if found is None:
-        return _as_memmap, (sys.modules["numpy"].asarray(array),)
-    mode = "r" if array.mode == "r" else "r+"
-    return _open, (str(array.filename), mode, *found, array.dtype, array.flags.writeable)
+    root = _root_of(array)
+    is_large = array.nbytes >= FILE_MIN
+    if root is not None and (root.mode in WRITABLE or (readonly_by_file and is_large)):
+        place = _find_file(array, root)
+        if place is not None:
+            return _open, place
+    return (_as_memmap, (sys.modules["numpy"].asarray(array),)) if is_large else array.__reduce_ex__(5)
 
 
-def _find_file(array: Any) -> tuple[int, _Layout] | None:
-    """Find the file whose bytes an array shows; None when it shows others, or nobody can tell."""
+def _reduce_plain(array: Any) -> Any:
+    place = _find_file(array, _root_of(array)) if array.base is not None and _shows_writable(array) else None
+    return serialize.reduce_array(array) if place is None else (_open_plain, place)
+
+
+def _root_of(array: Any) -> Any:
+    """Return the memmap that made the mapping which an array shows; None when it shows other memory."""
+    numpy = sys.modules["numpy"]
     root = array
-    while isinstance(root.base, sys.modules["numpy"].ndarray):
+    while isinstance(root.base, numpy.ndarray):
         root = root.base
+    return root if isinstance(root, numpy.memmap) and isinstance(root.base, mmap.mmap) else None
+
+
+def _find_file(array: Any, root: Any) -> tuple[Any, ...] | None:
+    """Find the file whose bytes an array shows, as `_open` takes it; None when nobody can tell, or it shows others."""
     mapping = root.base
-    if not isinstance(mapping, mmap.mmap) or mapping is not array._mmap or not array.filename or array.mode == "c":
+    if not root.filename or root.mode == "c" or not array.size:
         return None
     try:
-        status = os.stat(array.filename)
+        status = os.stat(root.filename)
         if status.st_ino != _inode_of(mapping) or status.st_size != mapping.size():
             return None
     except (OSError, ValueError):  # it has gone, or the map is closed
@@ -100,7 +125,9 @@ def _find_file(array: Any) -> tuple[int, _Layout] | None:
     # The mapping begins on a unit of the system's; numpy notes where its first array begins behind that.
     begin = root.offset - root.offset % mmap.ALLOCATIONGRANULARITY
     begin += array.__array_interface__["data"][0] - memory.address_of(mapping) - before
-    return status.st_ino, _Layout(begin, nbytes, before, array.shape, array.strides)
+    layout = _Layout(begin, nbytes, before, array.shape, array.strides)
+    mode = "r+" if root.mode in WRITABLE else "r"
+    return str(root.filename), mode, status.st_ino, layout, array.dtype, array.flags.writeable
 
 
 def _inode_of(mapping: mmap.mmap) -> int:
@@ -147,3 +174,7 @@ def _open(filename: str, mode: str, inode: int, layout: _Layout, dtype: Any, is_
     array.offset = layout.begin + layout.first
     array.flags.writeable = is_writable
     return array
+
+
+def _open_plain(*place: Any) -> Any:
+    return importlib.import_module("numpy").asarray(_open(*place))

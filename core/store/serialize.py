@@ -77,6 +77,11 @@ def _may_hide_buffers(stream: bytes) -> bool:
     return b"_reconstruct" in stream or b"torch" in stream
 
 
+def names_memmap(stream: bytes) -> bool:
+    """Whether a stream may hold memmaps by their contents; True for others that have the word in them, too."""
+    return b"memmap" in stream
+
+
 def _refuse_large(buffer: pickle.PickleBuffer) -> bool:
     if buffer.raw().nbytes >= BUFFER_MIN:
         raise _TooLarge
@@ -127,8 +132,9 @@ def _is_of_main(value: Any) -> bool:
 def _dumps_plain(value: Any, *, reduces: bool) -> tuple[bytes, list[pickle.PickleBuffer]]:
     buffers, keep = buffer_keeper()
     stream = pickle.dumps(value, 5, buffer_callback=keep) if not reduces else b""
-    # Only pickle itself knows which types a value holds, so a second pass is taken when a large stream names them.
-    if reduces or (len(stream) >= BUFFER_MIN and _may_hide_buffers(stream)):
+    # Only pickle itself knows which types a value holds, so a second pass is taken when the stream names them.
+    hides = len(stream) >= BUFFER_MIN and _may_hide_buffers(stream)
+    if reduces or hides or (_collector.reducers and names_memmap(stream)):
         buffers, keep = buffer_keeper()
         file = io.BytesIO()
         pickler = pickle.Pickler(file, 5, buffer_callback=keep)
@@ -161,15 +167,16 @@ def loads(stream: Any, buffers: Iterable[Any] = ()) -> Any:
 
 def buffer_reducers() -> Reducers:
     """Reducers for strided numpy arrays and torch CPU tensors, of the modules that are loaded, and what `dumps` got."""
-    reducers: Reducers = dict(_collector.reducers or {})
+    reducers: Reducers = {}
     if "numpy" in sys.modules:
-        reducers[sys.modules["numpy"].ndarray] = _reduce_array
+        reducers[sys.modules["numpy"].ndarray] = reduce_array
     if "torch" in sys.modules:
         reducers[sys.modules["torch"].Tensor] = _reduce_tensor
-    return reducers
+    return reducers | (_collector.reducers or {})
 
 
-def _reduce_array(array: Any) -> Any:
+def reduce_array(array: Any) -> Any:
+    """Reduce a numpy array so that its contents leave the stream if they are large."""
     flags = array.flags
     if flags.c_contiguous or flags.f_contiguous or array.dtype.hasobject or array.nbytes < BUFFER_MIN:
         return array.__reduce_ex__(5)

@@ -61,6 +61,27 @@ def test_what_tasks_write_reaches_the_file(path: Path) -> None:
     assert np.array_equal(np.fromfile(path), array)
 
 
+class Holder:
+    """Holds an array as an attribute."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+def fill_held(job: tuple[Holder, int]) -> None:
+    job[0].array[:] = job[1]
+
+
+def test_what_tasks_write_to_few_values_reaches_the_file(tmp_path: Path) -> None:
+    array = np.memmap(tmp_path / "few", np.float64, "w+", shape=(40,))
+    with Pool(2) as pool:
+        pool.map(fill, [(array[:10], 1), (np.asarray(array)[10:20], 2)])
+        pool.map(fill_held, [(Holder(array[20:30]), 3)])
+    remote_fill = ob.remote(fill)
+    ob.get(remote_fill.remote((array[30:], 4)))
+    assert array.reshape(4, 10).tolist() == [[float(value)] * 10 for value in (1, 2, 3, 4)]
+
+
 def test_readonly_ones_are_not_stored_and_stay_so(path: Path) -> None:
     array = np.memmap(path, np.float64, "r")
     expected = float(array.sum())

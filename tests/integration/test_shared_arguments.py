@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +75,22 @@ def test_an_argument_of_many_extends_is_stored_once_and_its_bytes_are_not_compar
     assert got == [(0.0, True)] * 8
     array.close()
     assert settled_nbytes(engine) < MB
+
+
+@pytest.mark.parametrize("is_closed_first", [False, True])
+def test_what_an_array_stored_goes_when_it_ends_though_the_program_is_idle(engine: Any, is_closed_first: bool) -> None:
+    data = np.zeros(MB)
+    array = opened(engine)
+    array.extend([data])
+    if is_closed_first:
+        array.close()
+    assert results(array) == [(0.0, True)]
+    array.close()
+    idle = threading.Event()  # that the program does nothing is what is looked at
+    deadline = time.monotonic() + 10
+    while engine.client.values.allocated_nbytes > MB and time.monotonic() < deadline:
+        idle.wait(0.01)
+    assert engine.client.values.allocated_nbytes < MB
 
 
 def test_the_next_array_sees_what_has_changed(engine: Any) -> None:

@@ -115,11 +115,39 @@ def test_a_file_that_changed_on_the_way_is_named(path: Path, change: str) -> Non
     assert caught.value.what == "argument"
 
 
-def test_results_of_arithmetic_and_small_ones_are_plain_content(path: Path) -> None:
-    array = np.memmap(path, np.int64, "r+")
-    for value in (array + 1, array[:10], np.asarray(array)):
+def test_results_of_arithmetic_and_small_readonly_ones_are_plain_content(path: Path) -> None:
+    writable, readonly = np.memmap(path, np.int64, "r+"), np.memmap(path, np.int64, "r")
+    for value in (writable + 1, writable[[1, 2]], writable[:0], readonly[:10], np.asarray(readonly)):
         assert np.array_equal(loaded(sent([value]))[0], value)
         assert b"numbers" not in sent([value]).stream
+
+
+@pytest.mark.parametrize("view", [lambda m: m[7:17], lambda m: m[30:7:-3], lambda m: m[:40].reshape(4, 10).T[2:]])
+@pytest.mark.parametrize("kind", [np.asarray, np.asanyarray, lambda m: np.asarray(m)[...]])
+def test_writes_to_few_values_and_to_plain_views_reach_the_file(path: Path, view: Any, kind: Any) -> None:
+    array = np.memmap(path, np.int64, "r+")
+    part = view(kind(array))
+    (copy,) = loaded(sent([part]))
+    assert type(copy) is type(part) and np.array_equal(copy, part)
+    copy[...] = -5
+    assert (part == -5).all() and (array == -5).sum() == part.size
+
+
+def test_a_small_new_file_and_a_plain_view_that_is_readonly(tmp_path: Path) -> None:
+    array = np.memmap(tmp_path / "numbers", float, "w+", shape=(10,))
+    loaded(sent(array))[3] = 2
+    assert array[3] == 2
+    view = np.asarray(array)[:]
+    view.flags.writeable = False
+    assert b"numbers" not in sent([view]).stream
+
+
+def test_small_ones_deep_inside_an_object_are_found_once_it_is_pickled(path: Path) -> None:
+    array = np.memmap(path, np.int64, "r+")
+    value = [[[[[array[:10], np.zeros(COUNT)]]]]]
+    assert not memmaps.lie_in(value)
+    loaded(sent(value))[0][0][0][0][0][5] = 77
+    assert array[5] == 77
 
 
 def test_one_deep_inside_an_object_is_found_while_it_is_pickled(path: Path) -> None:
