@@ -8,6 +8,7 @@ What a task changes of context variables and warning filters, the tasks after it
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import threading
 import time
@@ -114,7 +115,7 @@ class Task:
 
     def __call__(self, item: Any) -> Any:
         """Run one task, or the tasks of a list until one has taken long; returns the result, or those there are."""
-        run = self._run_some if type(item) is list else self._run
+        run = self._run_some if type(item) is list else self._run_one
         if _worn is not self._context:
             self._context.put_on()
         if not self._config:
@@ -133,21 +134,31 @@ class Task:
             else:
                 _joblib_local.config = before
 
+    def _run_one(self, call: tuple[Any, ...]) -> Any:
+        return copy_context().run(self._run, call)
+
+    def _run_some(self, calls: list[tuple[Any, ...]]) -> list[Any]:
+        results: list[Any] = []
+        end = time.perf_counter() + SLOW_SECONDS
+        while len(results) < len(calls) and (not results or time.perf_counter() <= end):
+            copy_context().run(self._run_alike, calls, results, end)
+        return results
+
+    def _run_alike(self, calls: list[tuple[Any, ...]], results: list[Any], end: float) -> None:
+        """Run tasks until one has set a context variable, which the next are not to find, or has taken long."""
+        before = copy_context()
+        for call in calls[len(results) :]:
+            results.append(self._run(call))
+            if time.perf_counter() > end or _is_other_than(before):
+                break
+
     def _run(self, call: tuple[Any, ...]) -> Any:
         function, args, kwargs = (self._function, *call) if len(call) == 2 else call
         try:
-            return copy_context().run(function, *args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             if warnings.filters != self._filters:  # the next task of the item finds those of the call
                 restore_filters(self._filters)
-
-    def _run_some(self, calls: list[tuple[Any, ...]]) -> list[Any]:
-        run, results, end = self._run, [], time.perf_counter() + SLOW_SECONDS
-        for call in calls:
-            results.append(run(call))
-            if time.perf_counter() > end:
-                break
-        return results
 
     def _prepare(self) -> None:
         with self._joblib_setting() as config:
@@ -165,6 +176,13 @@ class Task:
 
     def _joblib_setting(self) -> Any:
         return joblib.parallel_config(backend=self._context.backend, n_jobs=1)
+
+
+def _is_other_than(before: contextvars.Context) -> bool:
+    try:
+        return copy_context() != before  # at once where nothing was set
+    except Exception:  # of values that do not compare: arrays
+        return True
 
 
 def _are_same(function: Any, known: Any) -> bool:
