@@ -133,18 +133,19 @@ class Values:
         """Encode the arguments of a task; each large buffer is an object of its own, stored once while in use.
 
         A buffer that is in `batch` or `shared` already needs no comparison with what was stored; the others are added.
-        `are_arguments`: it is for one task and no function, so that memmaps may travel as the names of their files.
+        Memmaps travel as the names of their files; read-only ones only if `are_arguments`: what is for one task alone
+        does not reach machines that join later, as functions may.
         """
-        has_memmap = are_arguments and memmaps.lie_in(call)
+        has_memmap = memmaps.lie_in(call)
         small = serialize.dumps_small(call) if not (inputs or has_memmap) else None
-        if small is not None and are_arguments and serialize.names_memmap(small):
+        if small is not None and serialize.names_memmap(small):
             small, has_memmap = None, True
         if small is not None and len(small) <= INLINE_MAX:
             return Encoded(small)
         if small is not None:
             pickled = serialize.Pickled(small, [], [])
         else:
-            reducers = memmaps.reducers(readonly_by_file=self.is_alone()) if are_arguments else None
+            reducers = memmaps.reducers(readonly_by_file=are_arguments and self.is_alone())
             pickled = serialize.dumps(call, reducers=reducers, reduces=has_memmap)
         refs = tuple(pickled.refs)
         if len(pickled.stream) > INLINE_MAX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,17 @@ def test_what_tasks_write_to_few_values_reaches_the_file(tmp_path: Path) -> None
     remote_fill = ob.remote(fill)
     ob.get(remote_fill.remote((array[30:], 4)))
     assert array.reshape(4, 10).tolist() == [[float(value)] * 10 for value in (1, 2, 3, 4)]
+
+
+def fill_at(array: Any, place: int) -> None:
+    array[place] = place + 1
+
+
+def test_what_a_partial_or_an_initializer_was_given_is_written_to_as_well(tmp_path: Path) -> None:
+    array = np.memmap(tmp_path / "few", np.float64, "w+", shape=(10,))
+    with Pool(2, fill_at, (array, 9)) as pool:
+        pool.map(partial(fill_at, array), range(9))
+    assert array.tolist() == list(range(1, 11))
 
 
 def test_readonly_ones_are_not_stored_and_stay_so(path: Path) -> None:
