@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -86,14 +87,15 @@ class ParallelCall:
         """Cancel whatever has not finished; what runs is interrupted and, if that does not help, killed.
 
         May be called from a finaliser, of a generator that is dropped: so a thread does it, which may wait for locks.
+        When the interpreter ends no thread starts any more, and all of the program's tasks end with it.
         """
         self._aborted = True
-        if self._array is not None and not self._ended:
+        if self._array is not None and not self._ended and not sys.is_finalizing():
             cancel = partial(self._array.cancel, kill_after=KILL_AFTER)
             try:
                 threading.Thread(target=cancel, name="OutboardAbort", daemon=True).start()
             except RuntimeError:
-                pass  # the interpreter is shutting down, and all of the program's tasks with it
+                pass  # the interpreter is about to end
         self.end()
 
     def end(self) -> None:
