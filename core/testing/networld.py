@@ -115,7 +115,6 @@ class NetWorld(Network):
         "head stepped down",
         "left",
         "machine away",
-        "name refused",
         "node died",
         "refused",
         "relay forgot",
