@@ -129,7 +129,7 @@ class Membership:
 
     async def _stay(self) -> None:
         """Come back after each break, for as long as this node lives."""
-        while True:
+        while not self.ended.done():  # a link that breaks afterwards would let this spin and nothing else run
             await self._broken.wait()
             pause = FIRST_PAUSE_SECONDS
             while self._link is None and not self.ended.done():
