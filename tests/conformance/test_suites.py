@@ -11,8 +11,8 @@ import pytest
 
 from tests.conformance.suites.running import ROOT, command
 
-#: Seconds that one suite has: six times what it takes on two CPUs that others use as well.
-DEADLINE = 400
+#: Seconds that one suite has.
+DEADLINE = 240
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(DEADLINE + 20)]
 

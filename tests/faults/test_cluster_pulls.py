@@ -102,7 +102,7 @@ def test_values_lost_with_a_node_are_found_lost_together(
     os.kill(second, how)
     running.stdin.write("\n")
     is_right, seconds = finish(running)[0].split()
-    assert is_right == "True" and float(seconds) < 25.0
+    assert is_right == "True" and float(seconds) < 12.0
     if how is signal.SIGSTOP:
         os.kill(second, signal.SIGKILL)
         await_end(second)
