@@ -115,6 +115,7 @@ class NetWorld(Network):
         "head stepped down",
         "left",
         "machine away",
+        "name refused",
         "node died",
         "refused",
         "relay forgot",
