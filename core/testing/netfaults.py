@@ -188,11 +188,12 @@ class NetFaults:
         return rng.choice(nodes) if nodes else None
 
     def deed_claim(self, rng: Random) -> None:
-        """A named actor starts."""
-        node = self._node(rng)
-        if node is not None:
-            self.world.last_start += 1
-            node.claim(rng.choice(NAMES), self.world.last_start)
+        """A named actor starts, and perhaps another one of its name elsewhere: one of them is refused."""
+        name = rng.choice(NAMES)
+        for node in {self._node(rng): None, self._node(rng): None}:
+            if node is not None:
+                self.world.last_start += 1
+                node.claim(name, self.world.last_start)
 
     def deed_look_up(self, rng: Random) -> None:
         """Somebody asks who bears a name."""
