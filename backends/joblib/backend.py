@@ -20,7 +20,7 @@ from .workers import Initializer, keeper
 NAME = "dist"
 
 
-class DistBackend(ParallelBackendBase):  # type: ignore[misc]
+class DistBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has no types
     """joblib's tasks on the workers of an Outboard cluster.
 
     Each `Parallel` works with a backend of its own (see `configure`), so one that a context holds may serve any

@@ -43,4 +43,4 @@ def restore_filters(filters: list[Any]) -> None:
     """Have these filters after a task that left others."""
     with warnings.catch_warnings():  # which modules have warned already is forgotten with this
         pass
-    warnings.filters[:] = filters  # type: ignore[index]
+    warnings.filters[:] = filters  # type: ignore[index]  # as above

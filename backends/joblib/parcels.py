@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle  # type: ignore[import-untyped]  # it has no types
 
 #: A value's own pickle, which may fail to load without harm to what travels beside it; or the value itself.
 Parcel = tuple[bytes | None, Any]

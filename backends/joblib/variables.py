@@ -18,7 +18,7 @@ UNFOUND = 1000
 #: Module and name of a variable, and its value.
 PackedVariable = tuple[str, str, Parcel]
 
-_found: dict[int, tuple[contextvars.ContextVar[Any], str, str] | None] = {}
+_found: dict[int, tuple[contextvars.ContextVar[Any], str, str]] = {}
 _unfound: dict[contextvars.ContextVar[Any], int] = {}  # and how many modules there were then
 
 
