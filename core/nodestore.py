@@ -99,10 +99,10 @@ class NodeStore:
             self.node.send(writer, Frame.RECLAIM, pb.Reclaim(extents=extents).SerializeToString())
             self._look_again(writer)
         if was_copy:
-            self._rest()
+            self.rest()
 
-    def _rest(self) -> None:
-        """With nobody here, and so nobody to copy for, the room of copies goes back to the system."""
+    def rest(self) -> None:
+        """With nobody here, and so nobody to copy for, give the room of copies back to the system."""
         if not self.node.peers and self._part_with_idle():
             self.execute(self.extents.take_commands())
 
@@ -378,4 +378,4 @@ class NodeStore:
         self._asked.discard(process)
         self.extents.on_process_died(process)
         self.replicas.on_process_died(process)
-        self._rest()
+        self.rest()

@@ -263,11 +263,14 @@ class Replicas:
         room = self._rooms.pop(key, None)
         if room is None:
             return
-        extent = room.extent
         if pull is not None and pull.writing is not None and not pull.writing.done():
-            pull.writing.add_done_callback(lambda _: self.space.free(extent.segment, extent.offset))
+            pull.writing.add_done_callback(lambda _: self._free(room))
         else:
-            self.space.free(extent.segment, extent.offset)
+            self._free(room)
+
+    def _free(self, room: Room) -> None:
+        self.space.free(room.extent.segment, room.extent.offset)
+        self._store.rest()
 
     # -- transfers ----------------------------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class Dispatch:
             raise InvalidTransition(f"client {client:x} has a binding {spec.id} already")
         owner.last_binding = max(owner.last_binding, spec.id)
         binding = owner.bindings[spec.id] = Binding(owner, spec)
-        if spec.eager and not tables.is_draining:
+        if spec.eager and tables.takes_from(owner):
             workers = 1 if spec.ordered else spec.processes or tables.resources.slots
             for _ in range(workers):
                 self._leases.start(binding)
@@ -171,7 +171,7 @@ class Dispatch:
         owner.last_kind = max(owner.last_kind, spec.id)
         kind = owner.kinds[spec.id] = Kind(owner, spec.id, shape, owner.credit)
         is_home = tables.is_home_of(binding)
-        if shape.capacity and (is_home or not tables.is_draining):
+        if shape.capacity and (is_home or tables.takes_from(owner)):
             if not kind.credit:
                 kind.credit = 1
                 tables.commands.append(Grant(client, spec.id, 1))
@@ -410,6 +410,12 @@ class Dispatch:
         if late is not None and late.state != KILLED:
             self._losses.kill_due(late, running)
 
+    def takes(self, client: int, kind: int) -> bool:
+        """Whether tasks of a kind run at this node, sooner or later."""
+        owner = self._tables.clients.get(client)
+        known = owner.kinds.get(kind) if owner is not None else None
+        return known is not None and known.credit > 0
+
     def is_serving(self, root: int) -> bool:
         """Whether there are tasks here of a root's clients, or what they keep in a worker of its own."""
         clients = [client for client in self._tables.clients.values() if client.root_client.id == root]
@@ -420,17 +426,18 @@ class Dispatch:
         )
 
     def on_drain(self, now: float) -> None:
-        """Take nothing more: no kind has credit any more, and what has not begun is given back; what runs goes on.
+        """Take nothing more: kinds lose their credit, and what has not begun is given back; what runs goes on.
 
-        Ordered bindings whose worker is here are served on, since their tasks can run nowhere else.
+        What tasks that run here submit is taken on, since they may wait for it and nobody else may have room. Ordered
+        bindings whose worker is here are served on, since their tasks can run nowhere else.
         """
         self._losses.drain()
         self._dealer.deal(now)
 
     def on_drain_due(self, now: float) -> None:
         """The grace is over: what still runs, ordered bindings included, is lost with the machine."""
-        self.on_drain(now)
         self._losses.kill_running()
+        self.on_drain(now)
 
     @property
     def is_idle(self) -> bool:

@@ -58,10 +58,14 @@ class Losses:
             self._tables.commands.append(Returned(kind.client.id, kind.take_all()))
 
     def drain(self) -> None:
-        """Give back all that has not begun, but for what can run nowhere else, and take nothing more."""
+        """Give back all that has not begun, and take nothing more, but for what the tasks that run here wait for and
+        for what can run nowhere else.
+        """
         tables = self._tables
         tables.is_draining = True
         for client in tables.clients.values():
+            if tables.takes_from(client):
+                continue
             for kind in client.kinds.values():
                 if kind.credit and not tables.is_home_of(kind.shape.binding):
                     self.close_kind(kind)

@@ -144,7 +144,7 @@ class Tables:
 
     ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
     are held back, ``now`` the time of the last event that told it. ``joined``: there are other nodes for what this one
-    cannot run; ``is_draining``: only they take what comes. After the look at ``looked_at``, at ``watched`` kinds,
+    cannot run; ``is_draining``: they take what comes, but for what tasks that run here submit. After the look at ``looked_at``, at ``watched`` kinds,
     nothing that waited needed another one until a task arrives after the one with number ``calm_order``, or is put
     back.
     """
@@ -177,12 +177,16 @@ class Tables:
         self.watched = 0
         self.calm_order = -1
 
+    def takes_from(self, client: Client) -> bool:
+        """Whether this node begins what a client submits: while it drains, what its own running tasks wait for."""
+        return not self.is_draining or (client.worker is not None and client.worker.state < WorkerState.STOPPING)
+
     def is_home_of(self, binding: Binding) -> bool:
         """Whether a binding's tasks can run at this node or nowhere: what is ordered stays where its one worker is."""
         spec = binding.spec
         if not spec.ordered or binding.workers:
             return spec.ordered
-        return not self.is_draining and (spec.eager or any(shape.capacity for shape in binding.shapes.values()))
+        return self.takes_from(binding.client) and (spec.eager or any(shape.capacity for shape in binding.shapes.values()))
 
     def find_worker(self, number: int, event: str) -> Worker | None:
         """The worker, or None when it is dead: the event is then late and counted.
