@@ -39,8 +39,7 @@ class Seeker:
         body = peer.kinds.get(kind)
         if body is not None:
             needs = dict(pb.Kind.FromString(body).resources)
-            totals = self._node.totals
-            is_home = all(amount <= totals.get(name, 0) for name, amount in needs.items())
+            is_home = self._node.dispatch.takes(peer.incarnation, kind)
             self.machine.on_want(
                 peer.incarnation, kind, needs, self._python, waiting, self._node.now(), is_home=is_home
             )

@@ -436,8 +436,9 @@ class Dispatch:
 
     def on_drain_due(self, now: float) -> None:
         """The grace is over: what still runs, ordered bindings included, is lost with the machine."""
-        self._losses.kill_running()
+        self._tables.is_over = True
         self.on_drain(now)
+        self._losses.kill_running()
 
     @property
     def is_idle(self) -> bool:

@@ -58,8 +58,8 @@ class Losses:
             self._tables.commands.append(Returned(kind.client.id, kind.take_all()))
 
     def drain(self) -> None:
-        """Give back all that has not begun, and take nothing more, but for what the tasks that run here wait for and
-        for what can run nowhere else.
+        """Give back all that has not begun, and take nothing more, but for what can run nowhere else and, before the
+        end, what tasks that run here submit.
         """
         tables = self._tables
         tables.is_draining = True

@@ -106,11 +106,11 @@ class Seeking:
 
     def on_want(
         self, client: int, kind: int, needs: Mapping[str, int], python: str, waiting: int, now: float, *,
-        is_home: bool = True,
+        is_home: bool,
     ) -> None:  # fmt: skip
         """So many tasks of a kind can be sent nowhere now: an absolute figure.
 
-        ``needs`` are amounts in 1/10000; ``is_home``: this node itself could run them.
+        ``needs`` are amounts in 1/10000; ``is_home``: this node itself takes some of them.
         """
         self._now = now
         known = self._clients.get(client)
@@ -123,9 +123,9 @@ class Seeking:
             known = self._clients[client] = Client(client)
         elif (old := known.places.get(kind)) is not None and old.key != key:
             self._drop_want(known, kind)
-        shape = self._shapes.pop(key, None) or Shape(key, needs, is_home=is_home)
+        shape = self._shapes.pop(key, None) or Shape(key, needs)
         self._shapes[key] = shape
-        shape.put(known, kind, waiting)
+        shape.put(known, kind, waiting, is_home=is_home)
         self._clients[client] = known
         self._step(shape)
         if not known.nodes and (not self._has_head or now < shape.offered_at + CALM_SECONDS):
@@ -191,14 +191,18 @@ class Seeking:
     def on_never(
         self, request: int, asked: Mapping[str, int], totals: Sequence[Mapping[str, int]], pythons: Sequence[str]
     ) -> None:
-        """The head says that no node can ever run what a request asked about, and has closed the question."""
+        """The head says that no node can ever run what a request asked about, and has closed the question.
+
+        A node that drains does not count for the head, but goes on with what its own tasks wait for.
+        """
         shape = self._requests.get(request)
         if shape is None or request != shape.request:
             self.counts["late_never"] += 1
             return
         self._note_asked(shape, 0)
         shape.offers.clear()
-        for client, kind in shape.drop_all():
+        shape.quiet_until = self._now + CALM_SECONDS
+        for client, kind in shape.drop_away():
             self._commands.append(Refuse(client.id, kind, asked, totals, pythons))
             self._tidy(client)
         self._forget_idle()
@@ -237,8 +241,7 @@ class Seeking:
         for client in list(self._clients.values()):
             self._tidy(client)
         for client in self._stranded.take(now):
-            shapes = dict.fromkeys(client.places.values())
-            self._commands.append(Stay(client.id, [shape.needs for shape in shapes if not shape.is_home]))
+            self._commands.append(Stay(client.id, [shape.needs for shape in dict.fromkeys(client.away.values())]))
 
     # -- what follows
 
@@ -343,6 +346,7 @@ class Seeking:
             assert client.nodes or client.places, "a client without anything"
             for kind, place in client.places.items():
                 assert counted.pop((client.id, kind), None) is place, f"kind {kind} waits elsewhere"
+            assert client.away.items() <= client.places.items(), "kinds that do not wait, or wait elsewhere"
         assert not counted, f"kinds wait of which their clients do not know: {counted}"
         for request, shape in self._requests.items():
             assert request in (shape.request, shape.previous) and self._shapes.get(shape.key) is shape

@@ -144,15 +144,15 @@ class Tables:
 
     ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
     are held back, ``now`` the time of the last event that told it. ``joined``: there are other nodes for what this one
-    cannot run; ``is_draining``: they take what comes, but for what tasks that run here submit. After the look at ``looked_at``, at ``watched`` kinds,
-    nothing that waited needed another one until a task arrives after the one with number ``calm_order``, or is put
-    back.
+    cannot run; ``is_draining``: only they take what comes, but for what `takes_from` says; ``is_over``: with no
+    exception. After the look at ``looked_at``, at ``watched`` kinds, nothing that waited needed another one until a
+    task arrives after the one with number ``calm_order``, or is put back.
     """
 
     __slots__ = (
         "resources", "initial_credit", "joined", "clients", "workers", "rotation", "resuming", "stacked",
         "cpuless_shapes", "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
-        "is_draining", "looked_at", "watched", "calm_order",
+        "is_draining", "is_over", "looked_at", "watched", "calm_order",
     )  # fmt: skip
 
     def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int, joined: bool) -> None:
@@ -173,20 +173,22 @@ class Tables:
         self.now = 0.0
         self.held_for: Shape | None = None
         self.is_draining = False
+        self.is_over = False
         self.looked_at = 0.0
         self.watched = 0
         self.calm_order = -1
 
     def takes_from(self, client: Client) -> bool:
-        """Whether this node begins what a client submits: while it drains, what its own running tasks wait for."""
-        return not self.is_draining or (client.worker is not None and client.worker.state < WorkerState.STOPPING)
+        """Whether this node begins what a client submits; while it drains, what its own tasks do: they may wait."""
+        return not self.is_draining or (client.worker is not None and not self.is_over)
 
     def is_home_of(self, binding: Binding) -> bool:
         """Whether a binding's tasks can run at this node or nowhere: what is ordered stays where its one worker is."""
         spec = binding.spec
         if not spec.ordered or binding.workers:
             return spec.ordered
-        return self.takes_from(binding.client) and (spec.eager or any(shape.capacity for shape in binding.shapes.values()))
+        has_place = spec.eager or any(shape.capacity for shape in binding.shapes.values())
+        return has_place and self.takes_from(binding.client)
 
     def find_worker(self, number: int, event: str) -> Worker | None:
         """The worker, or None when it is dead: the event is then late and counted.

@@ -2,6 +2,7 @@
 
 - ``Shape.wants``: per client the kinds that wait, with their figures, all positive; ``Shape.waiting`` is their sum.
 - ``Client.places``: per kind that waits the shape which holds its figure.
+- ``Client.away``: those of them that its own node does not take, so that they run elsewhere or nowhere.
 - ``Client.nodes``: nodes with which a client has a session (`CONNECTED`), or until when it is not sent there again.
 """
 
@@ -30,33 +31,33 @@ Offer = tuple[int, str, int]
 class Client:
     """Who waits: a client or worker of this node."""
 
-    __slots__ = ("id", "is_told", "nodes", "places")
+    __slots__ = ("away", "id", "is_told", "nodes", "places")
 
     def __init__(self, client: int) -> None:
         self.id = client
         self.is_told = False  # that it has nowhere to go
         self.nodes: dict[int, float] = {}
         self.places: dict[int, Shape] = {}  # by kind: where its figure is counted
+        self.away: dict[int, Shape] = {}
 
     @property
     def is_stranded(self) -> bool:
-        """Whether something waits that its own node cannot run, and no other one is in sight."""
-        return not self.nodes and any(not shape.is_home for shape in self.places.values())
+        """Whether something waits that its own node does not take, and no other one is in sight."""
+        return bool(self.away) and not self.nodes
 
 
 class Shape:
     """Tasks of one sort.
 
     ``asked`` is the figure that the head was told last, 0 while it has no question of this shape; ``quiet_until``: it
-    takes none before. ``offers`` is the last answer, by node. ``is_home``: the node where this waits could run it.
+    takes none before. ``offers`` is the last answer, by node.
     """
 
-    __slots__ = ("asked", "asked_at", "is_answered", "is_home", "key", "needs", "offered_at", "offers", "previous",
-                 "quiet_until", "request", "used_at", "waiting", "wants")  # fmt: skip
+    __slots__ = ("asked", "asked_at", "is_answered", "key", "needs", "offered_at", "offers", "previous", "quiet_until",
+                 "request", "used_at", "waiting", "wants")  # fmt: skip
 
-    def __init__(self, key: Key, needs: Mapping[str, int], *, is_home: bool) -> None:
+    def __init__(self, key: Key, needs: Mapping[str, int]) -> None:
         self.key = key
-        self.is_home = is_home
         self.needs = dict(needs)
         self.wants: dict[Client, dict[int, int]] = {}
         self.waiting = 0
@@ -82,12 +83,16 @@ class Shape:
             pause = REPEAT_SECONDS
         return max(self.asked_at + pause, self.quiet_until)
 
-    def put(self, client: Client, kind: int, figure: int) -> None:
+    def put(self, client: Client, kind: int, figure: int, *, is_home: bool) -> None:
         """Take a client's word how many tasks of a kind wait: more than none."""
         kinds = self.wants.setdefault(client, {})
         self.waiting += figure - kinds.get(kind, 0)
         kinds[kind] = figure
         client.places[kind] = self
+        if is_home:
+            client.away.pop(kind, None)
+        else:
+            client.away[kind] = self
 
     def drop(self, client: Client, kind: int) -> None:
         """Nothing of a kind waits any more."""
@@ -96,10 +101,11 @@ class Shape:
         if not kinds:
             del self.wants[client]
         del client.places[kind]
+        client.away.pop(kind, None)
 
-    def drop_all(self) -> list[tuple[Client, int]]:
-        """Nothing at all waits any more; return what did."""
-        dropped = [(client, kind) for client, kinds in self.wants.items() for kind in kinds]
+    def drop_away(self) -> list[tuple[Client, int]]:
+        """Nothing waits any more but for what runs at its own node, too; return what did."""
+        dropped = [(client, kind) for client, kinds in self.wants.items() for kind in kinds if kind in client.away]
         for client, kind in dropped:
             self.drop(client, kind)
         return dropped

@@ -252,7 +252,7 @@ class NetNode(NodeProcess):
 
     def wants(self, root: Root, waiting: int) -> None:
         """So many tasks of a client can be sent nowhere."""
-        self.seeking.on_want(root.incarnation, KIND, NEEDS, PYTHON, waiting, self.local())
+        self.seeking.on_want(root.incarnation, KIND, NEEDS, PYTHON, waiting, self.local(), is_home=False)
         self._is_dirty = True
 
     def on_connected(self, root: Root, node: int) -> None:

@@ -140,7 +140,8 @@ class ScaleNode:
             want = pb.Want.FromString(body)
             dispatch.on_want(client, want.kind, want.waiting, now)
             if client in self.clients:
-                self.seeking.on_want(client, want.kind, NEEDS, PYTHON, want.waiting, now)
+                is_home = dispatch.takes(client, want.kind)
+                self.seeking.on_want(client, want.kind, NEEDS, PYTHON, want.waiting, now, is_home=is_home)
 
     def say(self, client: int, frame_type: int, body: bytes) -> None:
         """Say something to a client."""

@@ -165,6 +165,23 @@ def test_drain_lets_what_runs_finish(commands: Commands, tmp_path: Path, eventua
     commands.run("stop")
 
 
+def test_what_runs_gets_its_own_tasks_done_when_all_nodes_leave(
+    commands: Commands, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    head, node = commands.head("--resources", "special=1")
+    engine, gate = connect_to(node), tmp_path / "gate"
+    os.mkfifo(gate)
+    ref = engine.submit(_sum_when_told, (str(gate), 70), {}, TaskOptions(max_retries=0))
+    eventually(lambda: commands.nodes()[node]["running"] == 1)
+    stop = commands.start("stop", "--grace", "20")
+    eventually(lambda: commands.nodes()[node]["state"] == "draining")
+    gate.write_text("")
+    assert engine.get(ref, 10.0) == sum(range(70))
+    engine.shutdown()
+    assert stop.wait(15.0) == 0
+    await_end(head, node)
+
+
 def test_stop_ends_what_does_not_finish(commands: Commands, tmp_path: Path, eventually: Callable[..., Any]) -> None:
     head, node = commands.head()
     engine, gate = connect_to(node), tmp_path / "gate"
@@ -185,6 +202,15 @@ def test_stop_ends_what_does_not_finish(commands: Commands, tmp_path: Path, even
 
 def _read(path: str) -> str:
     return Path(path).read_text()
+
+
+def _sum_when_told(path: str, count: int) -> int:
+    """Wait for a word, then for so many tasks, more than may be sent at once, that only this node can run."""
+    import outboard
+
+    Path(path).read_text()
+    task = outboard.remote(resources={"special": 1})(abs)
+    return sum(outboard.get([task.remote(i) for i in range(count)]))
 
 
 def test_token_is_private_and_shown_nowhere(commands: Commands, tmp_path: Path, eventually: Callable[..., Any]) -> None:

@@ -231,6 +231,22 @@ def test_draining_node_takes_nothing_from_anybody(node: Node) -> None:
     assert node.on_drain(1.0) == [] and node.dispatch.is_idle
 
 
+def test_draining_node_runs_what_its_own_tasks_wait_for() -> None:
+    node = Node(1)
+    outer = packets(node.start(node.submit()))[0]
+    node.on_client_joined(CHILD, ROOT, 0.0, worker=outer.worker)
+    node.on_kind(CHILD, KindSpec(1, 0, ONE))
+    node.submit(1, client=CHILD)
+    assert node.on_drain(0.0) == [Grant(ROOT, 1, 0)] and node.dispatch.takes(CHILD, 1)
+    node.on_kind(CHILD, KindSpec(2, 0, ONE))
+    node.submit(2, kind=2, client=CHILD)
+    inner = packets(node.start(node.on_blocked(outer.worker, 0.0)))
+    assert [interval.owner for interval in inner[0].intervals] == [CHILD] and not node.dispatch.is_idle
+    assert not node.dispatch.takes(ROOT, 1)
+    commands = node.on_drain_due(0.0)
+    assert Grant(CHILD, 2, 0) in commands and returned(commands) == 2, "nothing begins any more"
+
+
 def test_draining_node_gives_back_what_its_workers_have_not_begun() -> None:
     node = Node(1)
     node.finish(packets(node.start(node.submit()))[0], 1e-3)

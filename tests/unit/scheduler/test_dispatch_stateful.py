@@ -88,7 +88,7 @@ class DispatchMachine(RuleBasedStateMachine):
     @initialize(joined=st.booleans())
     def begin(self, joined: bool) -> None:
         self.dispatch = Dispatch(TOTALS, joined=joined)
-        self.is_draining = False
+        self.is_draining = self.is_over = False
         self.clients: dict[int, int] = {}
         self.hosts: dict[int, int] = {}
         self.bindings: dict[tuple[int, int], BindingSpec] = {}
@@ -162,7 +162,8 @@ class DispatchMachine(RuleBasedStateMachine):
 
     def receive(self, command: SendPacket) -> None:
         worker = self.workers[command.worker]
-        assert not self.is_draining or self.bindings[worker.client, worker.binding].ordered
+        is_of_task = all(interval.owner in self.hosts for interval in command.intervals) and not self.is_over
+        assert not self.is_draining or is_of_task or self.bindings[worker.client, worker.binding].ordered
         assert worker.is_started and not worker.is_ending and not worker.is_blocked
         total = 0
         for interval in command.intervals:
@@ -387,6 +388,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatch.on_drain(self.now)
         self.obey()
         if is_over:
+            self.is_over = True
             self.dispatch.on_drain_due(self.now)
             self.obey()
 

@@ -45,8 +45,10 @@ class Seeker:
 
         return call
 
-    def want(self, waiting: int, now: float, client: int = 7, kind: int = 1, **needs: int) -> list[Command]:
-        return self.on_want(client, kind, needs or ONE, PY, waiting, now)
+    def want(
+        self, waiting: int, now: float, client: int = 7, kind: int = 1, *, is_home: bool = True, **needs: int
+    ) -> list[Command]:
+        return self.on_want(client, kind, needs or ONE, PY, waiting, now, is_home=is_home)
 
     def strand(self, now: float, kind: int = 1, **needs: int) -> list[Command]:
         """A client waits for what its own node cannot run."""
@@ -91,7 +93,7 @@ def test_kinds_and_clients_of_one_shape_are_one_figure(seeker: Seeker) -> None:
 def test_demands_and_pythons_are_told_apart(seeker: Seeker) -> None:
     seeker.want(10, 0.0)
     assert asked(seeker.want(10, 0.0, kind=2, CPU=2 * UNIT)) == [(2, 10)]
-    assert seeker.on_want(7, 3, ONE, "3.13", 4, 0.0) == [AskRoom(3, ONE, "3.13", 4)]
+    assert seeker.on_want(7, 3, ONE, "3.13", 4, 0.0, is_home=True) == [AskRoom(3, ONE, "3.13", 4)]
     assert seeker.want(0, 1.0, kind=2, CPU=2 * UNIT) == [AskRoom(4, {"CPU": 2 * UNIT}, PY, 0)]
 
 
@@ -235,13 +237,23 @@ def test_no_more_nodes_are_remembered_than_are_named(seeker: Seeker) -> None:
 
 
 def test_what_no_node_can_run_is_refused_to_all_who_wait(seeker: Seeker) -> None:
-    seeker.want(10, 0.0)
-    seeker.want(5, 0.0, client=8, kind=3)
+    seeker.want(10, 0.0, is_home=False)
+    seeker.want(5, 0.0, client=8, kind=3, is_home=False)
     seeker.on_timer(1.0)
     commands = seeker.on_never(2, ONE, [{"CPU": 1}], [PY])
     assert commands == [Refuse(7, 1, ONE, [{"CPU": 1}], [PY]), Refuse(8, 3, ONE, [{"CPU": 1}], [PY])]
     assert seeker.due() is None and not seeker.machine._clients
     assert asked(seeker.want(1, 2.0)) == [(3, 1)]
+
+
+def test_what_runs_at_its_own_node_is_not_refused_and_asked_about_again(seeker: Seeker) -> None:
+    seeker.want(10, 0.0)
+    seeker.want(5, 0.0, client=8, kind=3, is_home=False)
+    seeker.on_timer(1.0)
+    assert seeker.on_never(2, ONE, [], [PY]) == [Refuse(8, 3, ONE, [], [PY])]
+    assert seeker.due() == 2.0
+    assert asked(seeker.on_timer(2.0)) == [(3, 10)]
+    assert connects(seeker.on_offers(3, offer((2, 4)), 2.1)) == [(7, 2)]
 
 
 def test_refusal_of_an_older_question_is_late(seeker: Seeker) -> None:

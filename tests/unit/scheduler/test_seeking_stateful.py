@@ -17,6 +17,11 @@ NEEDS = [{"CPU": 1}, {"CPU": 2}, {"CPU": 1, "GPU": 1}]
 PYTHON = "3.12"
 
 
+def is_home(client: int, needs: dict[str, int]) -> bool:
+    """Whether the own node takes such tasks: not those of client 9, as while it drains."""
+    return "GPU" not in needs and client != 9
+
+
 class SeekingMachine(RuleBasedStateMachine):
     """The head knows one question a demand; its words may be lost with the link, and arrive late."""
 
@@ -50,10 +55,12 @@ class SeekingMachine(RuleBasedStateMachine):
                     assert any(c == client for c, _ in self.wants), "a client that does not wait"
                     self.coming[client, node] = self.now + 5.0
                 case Refuse(client, kind):
-                    del self.wants[client, kind]
+                    needs, _ = self.wants.pop((client, kind))
+                    assert not is_home(client, needs), "refused what runs at its own node"
                 case Stay(client, needs_of_all):
                     theirs = [needs for (c, _), (needs, _) in self.wants.items() if c == client]
-                    assert needs_of_all and all("GPU" in needs and needs in theirs for needs in needs_of_all)
+                    assert needs_of_all and all(needs in theirs for needs in needs_of_all)
+                    assert not any(is_home(client, needs) for needs in needs_of_all)
                     assert not any(c == client for c, _ in self.sessions), "a client that has somewhere to go"
 
     def hear(self, request: int, demand: Demand, waiting: int) -> None:
@@ -84,7 +91,7 @@ class SeekingMachine(RuleBasedStateMachine):
             self.wants[client, kind] = needs, figure
         else:
             self.wants.pop((client, kind), None)
-        self.machine.on_want(client, kind, needs, PYTHON, figure, self.now, is_home="GPU" not in needs)
+        self.machine.on_want(client, kind, needs, PYTHON, figure, self.now, is_home=is_home(client, needs))
         self.obey()
 
     @precondition(lambda self: self.wants)
