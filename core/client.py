@@ -118,7 +118,7 @@ class ClientValues(Values):
 class Client:
     """One connection to a node, and everything this process owns over it.
 
-    `in_task` says whether a task of this worker is running in the main thread (its waits give back CPUs).
+    `in_task` says whether this thread's waits are those of a task that runs in this worker (they give back CPUs).
     """
 
     def __init__(self, link: BlockingLink, incarnation: int, welcome: pb.Welcome) -> None:

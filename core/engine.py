@@ -234,9 +234,16 @@ class Engine(Protocol):
     def idle(self) -> AbstractContextManager[None]:
         """Let others have the CPUs of the task that calls this, for as long as the context lasts.
 
-        For a task whose main thread waits in ways that the engine does not see: it polls, or another thread of it takes
-        results. Its own waits may lie within. At the end it waits for its CPUs; a context that is still open ends with
-        the task. Nestable; outside of tasks, and in other threads, it does nothing.
+        For waits that the engine does not see: the task polls, or a thread within `aside` takes results for it. Waits
+        of the engine's own lend the CPUs by themselves, in any thread, and may lie within. When the last of all these
+        ends the task waits for its CPUs; a context that is still open ends with the task. Outside of tasks it does
+        nothing.
+        """
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Let the waits of this thread not count as the task's, for as long as the context lasts.
+
+        For threads that serve others of the task, and wait while those go on.
         """
 
     def nodes(self) -> list[dict[str, Any]]:

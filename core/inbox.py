@@ -290,4 +290,4 @@ class Inbox:
         self._answered(Frame.PACKET, pb.Submit.FromString(body))
 
     def _on_resume(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
-        self.replies[Frame.RESUME] = True
+        self._client.turns.on_resumed()

@@ -155,6 +155,10 @@ class InlineEngine:
         """Do nothing: no task holds anything."""
         return nullcontext()
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Do nothing: no task holds anything."""
+        return nullcontext()
+
     def nodes(self) -> list[dict[str, Any]]:
         """Describe this process as the only node, without workers."""
         amounts = self.cluster_resources()

@@ -31,7 +31,7 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.arrays import Array
 from .scheduler.outcomes import ShutdownMark
-from .turns import Idle
+from .turns import Aside, Idle
 from .values import Encoded, Input
 
 #: Seconds that a node may take for its last answer before it is left, and callbacks to end, before the connection is
@@ -498,6 +498,10 @@ class NativeEngine:
     def idle(self) -> AbstractContextManager[None]:
         """See `Engine.idle`."""
         return Idle(self.client.turns)
+
+    def aside(self) -> AbstractContextManager[None]:
+        """See `Engine.aside`."""
+        return Aside(self.client.turns)
 
     def nodes(self) -> list[dict[str, Any]]:
         """See `Engine.nodes`."""

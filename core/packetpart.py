@@ -92,7 +92,7 @@ class PacketPart:
             except IndexError:
                 break  # given back at this moment
             ok, value = call_task(kind, self, index, call)
-            if turns.told_blocked:
+            if turns.lending.is_lent:
                 turns.end_task()
             if ok and plain:
                 worker.is_encoding = True  # pickling it may be the task's own code, and wait

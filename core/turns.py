@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .interrupts import shield
+from .lending import Lending, State
 from .rpc.codec import Frame
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ BLOCKED_LIMIT = 3600.0
 
 
 class Idle:
-    """A context in which a task leaves its CPUs to others; one that outlives its task has no meaning any more."""
+    """A wait that the client does not see: the task lends its CPUs meanwhile. Without meaning when the task is over."""
 
     __slots__ = ("_turns",)
 
@@ -30,14 +31,37 @@ class Idle:
         self._turns = turns
 
     def __enter__(self) -> None:
-        self._turns.begin_idle(self)
+        if self._turns.lends():
+            with shield:
+                self._turns.lend(self)
 
     def __exit__(self, *exc: object) -> None:
-        self._turns.end_idle(self)
+        with shield:
+            self._turns.ask_back(self)
+            if threading.current_thread() is threading.main_thread():  # a generator may be collected in any
+                self._turns.await_cpus()
+
+
+class Aside:
+    """A context of a thread whose waits are not the task's: it serves another thread of it."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        self._turns.aside.add(threading.get_ident())
+
+    def __exit__(self, *exc: object) -> None:
+        self._turns.aside.discard(threading.get_ident())
 
 
 class Turns:
-    """The waits of a client. `told_blocked`: the node knows that the task in this worker waits."""
+    """The waits of a client. `lending`: those for which the task in this worker has given back its CPUs.
+
+    `aside`: threads whose waits are not the task's.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -45,32 +69,57 @@ class Turns:
         self.reading = False
         self._reader: int | None = None
         self._waiters: deque[Any] = deque()  # locks of threads that wait for word from the one that reads
-        self.told_blocked = False
-        self._idle: set[Idle] = set()  # while there are any, no wait of the task blocks or unblocks it
+        self.lending = Lending()
+        self.aside: set[int] = set()
 
-    def begin_idle(self, context: Idle) -> None:
-        """Give back the CPUs of the task that calls, until the context ends; outside of tasks do nothing."""
-        if not self._client.in_task():
-            return
-        with shield:
-            self._idle.add(context)
-            if not self.told_blocked:
-                self.block()
+    # -- the CPUs of the task -----------------------------------------------------------------------------------------
 
-    def end_idle(self, context: Idle) -> None:
-        """Take the CPUs back, unless the context was of no effect or another one is left."""
-        if context not in self._idle:
-            return
-        with shield:
-            self._idle.discard(context)
-            if threading.current_thread() is threading.main_thread():  # a generator may be collected in any
-                self._unblock()
+    def lends(self) -> bool:
+        """Whether a wait of this thread gives back CPUs."""
+        return self._client.in_task() and threading.get_ident() not in self.aside
+
+    def lend(self, wait: object) -> None:
+        """Give back the CPUs of the task that waits, until `ask_back` with the same wait."""
+        client = self._client
+        client.pump_and_send()
+        with client.lock:
+            is_due = self.lending.begin(wait)
+            # Looked at after the task's end can see that we began, since it looks the other way round.
+            if is_due and client.in_task():
+                client.send(Frame.BLOCKED, b"")
+            elif is_due:
+                self.lending.undo(wait)
+
+    def ask_back(self, wait: object) -> None:
+        """End a wait of `lend`; the last one asks for the CPUs."""
+        self._ask_if(lambda: self.lending.end(wait))
 
     def end_task(self) -> None:
-        """End what a task has left: contexts that it kept, or that an exception of a signal handler tore away."""
+        """End what a task has left: waits of its threads, or that an exception of a signal handler tore away."""
         with shield:
-            self._idle.clear()
-            self._unblock()
+            self._ask_if(self.lending.end_all)
+            self.await_cpus()
+
+    def _ask_if(self, ends: Callable[[], bool]) -> None:
+        with self._client.lock:
+            if ends():
+                self._client.send(Frame.UNBLOCK, b"")
+
+    def on_resumed(self) -> None:
+        """The task has its CPUs; under the lock."""
+        if self.lending.on_resumed():
+            self._client.send(Frame.BLOCKED, b"")
+
+    def await_cpus(self) -> None:
+        """Wait until CPUs that were asked for are there."""
+        while self.is_asking() and self._client.closed_mark is None:
+            self._read_once(self.is_asking)
+
+    def is_asking(self) -> bool:
+        """Whether CPUs were asked for that are not there yet."""
+        return self.lending.state is State.ASKED
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, ready: Callable[[], bool], deadline: float | None = None) -> bool:
         """Wait until `ready()`; False when the deadline (monotonic seconds) passed first. Ctrl-C ends it at once."""
@@ -130,30 +179,31 @@ class Turns:
         timeout = -1.0 if deadline is None else deadline - time.monotonic()
         if deadline is not None and timeout <= 0:
             return False
-        if self.told_blocked or not self._client.in_task() or 0 <= timeout <= BLOCKED_AFTER:
+        if not self.lends() or 0 <= timeout <= BLOCKED_AFTER:
             shield.open(news.acquire, True, timeout)
         elif not shield.open(news.acquire, True, BLOCKED_AFTER):
-            self.block()
+            self.lend(news)
             try:
                 shield.open(news.acquire, True, timeout)
             finally:
-                self._unblock()
+                self._take_back(news)
         return True
 
     def _read_until(self, ready: Callable[[], bool], deadline: float | None) -> bool:
-        blocks = self._client.in_task()
+        lends, wait = self.lends(), None
         receive = self._client.link.receive
         try:
             while not ready():
                 timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if blocks and not self.told_blocked and (timeout is None or timeout > BLOCKED_AFTER):
+                if lends and wait is None and (timeout is None or timeout > BLOCKED_AFTER):
                     got = receive(BLOCKED_AFTER)
                     if not got:
-                        self.block()
+                        wait = object()
+                        self.lend(wait)
                         continue
                 else:
                     # With a limit it waits in poll, which a cancelling signal ends; recvmsg it would only restart.
-                    got = shield.open(receive, BLOCKED_LIMIT if blocks and timeout is None else timeout)
+                    got = shield.open(receive, BLOCKED_LIMIT if lends and timeout is None else timeout)
                 if not self._client.handle_input():
                     return False
                 if not got and deadline is not None and time.monotonic() >= deadline:
@@ -163,28 +213,14 @@ class Turns:
             self._client.on_interrupted()
             raise
         finally:
-            if blocks:
-                self._unblock()
+            if wait is not None:
+                self._take_back(wait)
 
-    def block(self) -> None:
-        """Give back the CPUs of the task that waits."""
-        self.told_blocked = True
-        self._client.pump_and_send()
-        with self._client.lock:
-            self._client.send(Frame.BLOCKED, b"")
+    def _take_back(self, wait: object) -> None:
+        self.ask_back(wait)
+        self.await_cpus()
 
-    def _unblock(self) -> None:
-        """Take the CPUs back before the task goes on."""
-        if self._idle or not self.told_blocked or self._client.closed_mark is not None:
-            return
-        self._client.inbox.replies.pop(Frame.RESUME, None)
-        with self._client.lock:
-            self._client.send(Frame.UNBLOCK, b"")
-        while Frame.RESUME not in self._client.inbox.replies and self._client.closed_mark is None:
-            self._read_once()
-        self.told_blocked = False
-
-    def _read_once(self) -> None:
+    def _read_once(self, waits: Callable[[], bool]) -> None:
         """Read the link once, or wait until the thread that reads it has news."""
         me = threading.get_ident()
         with self._turn:
@@ -197,7 +233,7 @@ class Turns:
                 news.acquire()
                 self._waiters.append(news)
         if not (is_free or is_mine):
-            if Frame.RESUME not in self._client.inbox.replies:  # it may have come before we stood in line
+            if waits():  # what it waits for may have come before it stood in line
                 news.acquire()
             return
         try:

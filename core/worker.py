@@ -171,8 +171,10 @@ class Worker:
         os._exit(1)
 
     def _in_task(self) -> bool:
-        """Whether a wait gives back CPUs: the main thread's does, other threads may outlive the task."""
-        return (self.in_user_code or self.is_encoding) and threading.get_ident() == self.main_thread
+        """Whether a wait of this thread gives back CPUs: the task may wait for any of its threads, but not for ours."""
+        if threading.get_ident() == self.main_thread:
+            return self.in_user_code or self.is_encoding
+        return self.in_user_code and not self.client.background.is_current
 
     def _become(self, hello: pb.Hello) -> None:
         """Look to the tasks like a process of the client."""

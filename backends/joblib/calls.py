@@ -144,8 +144,9 @@ class ParallelCall:
 
     def _collect(self, array: TaskArray) -> None:
         try:
-            while self._take(array):
-                pass
+            with self.engine.aside():
+                while self._take(array):
+                    pass
             self._drop_held()
         except BaseException as error:  # the cluster is gone: joblib must hear of every batch, or waits for ever
             self._fail_all(error)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..client import Client
 from ..ids import ObjectId
-from ..rpc.codec import Frame
 from ..rpc.protos import outboard_pb2 as pb
 from ..turns import BLOCKED_AFTER
 from .calls import Calls
@@ -250,11 +249,12 @@ class Process:
         deadline = None if timeout is None else self.world.now + timeout
         while not ready():
             left = None if deadline is None else max(0.0, deadline - self.world.now)
-            may_block = self.in_user_code and not client.turns.told_blocked and (left is None or left > BLOCKED_AFTER)
+            is_long = left is None or left > BLOCKED_AFTER
+            may_block = self.in_user_code and is_long and not client.turns.lending.is_lent
             if self.link.has_input or (yield Want("input", BLOCKED_AFTER if may_block else left)):
                 self.handle_input()
             elif may_block:
-                client.turns.block()
+                client.turns.lend(self)
                 self.world.mark("blocked")
             elif ready():
                 break
@@ -265,17 +265,16 @@ class Process:
         return True
 
     def unblock(self) -> Program:
-        """As `Client._unblock`: take the CPUs back before the task goes on."""
-        client = self.client
-        if not client.turns.told_blocked:
+        """As `Turns.ask_back`: take the CPUs back before the task goes on."""
+        turns = self.client.turns
+        if not turns.lending.is_lent:
             return
-        client.inbox.replies.pop(Frame.RESUME, None)
-        client.link.send(Frame.UNBLOCK, b"")
+        turns.ask_back(self)
         self.is_shielded = True
-        while Frame.RESUME not in client.inbox.replies:
+        while turns.is_asking():
             if self.link.has_input or (yield Want("input")):
                 self.handle_input()
-        client.turns.told_blocked = self.is_shielded = False
+        self.is_shielded = False
         pending, self.pending = self.pending, None
         if pending is not None:
             raise pending

@@ -150,7 +150,7 @@ class TaskWorld(Course):
         if attempt > 1:
             self.mark("retry")
         parent = self.processes[owner]
-        if parent.client.turns.told_blocked:
+        if parent.client.turns.lending.is_lent:
             self.mark("child got its parent's CPU")
 
     def can_run(self, process: Process, asked: Mapping[str, int]) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -81,6 +83,72 @@ def enters_and_leaves() -> None:
     while True:
         with current().idle(), current().idle():
             pass
+
+
+def child(n: int) -> int:
+    value: int = ob.get(ob.remote(double).remote(n))
+    return value
+
+
+def waits_in_threads() -> list[int]:
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(child, range(6)))
+
+
+def waits_in_threads_of_asyncio() -> list[int]:
+    async def gather() -> list[int]:
+        return await asyncio.gather(*(asyncio.to_thread(child, n) for n in range(6)))
+
+    return asyncio.run(gather())
+
+
+def leaves_a_thread_that_waits() -> int:
+    """The thread waits for a task that cannot run before this one has ended."""
+    begun = threading.Event()
+
+    def wait() -> None:
+        ref = ob.remote(time.sleep).remote(0.3)
+        begun.set()
+        ob.get(ref)
+
+    threading.Thread(target=wait, daemon=True).start()
+    begun.wait()
+    return double(4)
+
+
+def waits_aside() -> bool:
+    """Whether a thread waits in vain, aside, for what can only run in this task's slot."""
+    array = current().open_array(double, TaskOptions())
+    array.extend([1])
+
+    def take() -> None:
+        with current().aside():
+            array.take()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join(0.1)
+    waits = thread.is_alive()
+    array.cancel()
+    thread.join()
+    return waits
+
+
+@pytest.mark.parametrize("task", [waits_in_threads, waits_in_threads_of_asyncio])
+def test_children_run_while_other_threads_of_their_parents_wait(task: Any) -> None:
+    remote = ob.remote(task)
+    assert ob.get([remote.remote() for _ in range(3)], timeout=20) == [[0, 2, 4, 6, 8, 10]] * 3
+    assert ob.available_resources()["CPU"] == 1
+
+
+def test_a_thread_that_outlives_its_task_holds_and_lends_nothing() -> None:
+    remote = ob.remote(leaves_a_thread_that_waits)
+    assert ob.get([remote.remote() for _ in range(4)], timeout=20) == [8] * 4
+    assert ob.get(ob.remote(polls_for_its_children).remote(), timeout=20) == [0, 2, 4, 6]
+
+
+def test_waits_aside_lend_nothing() -> None:
+    assert ob.get(ob.remote(waits_aside).remote(), timeout=20)
 
 
 def test_children_run_while_their_parent_polls_in_the_only_slot() -> None:

@@ -133,6 +133,15 @@ def test_pools_and_remote_tasks_within_tasks() -> None:
         assert Parallel(n_jobs=2, backend="dist")(delayed(inner)(n) for n in range(5)) == [0, 0, 1, 3, 6]
 
 
+def test_calls_in_threads_of_tasks_end(tmp_path: Path) -> None:
+    def through_threads(n: int) -> int:
+        return sum(Parallel(n_jobs=2, backend="threading")(delayed(leaves)(1, gauge, backend="dist") for _ in range(n)))
+
+    gauge = Gauge(str(tmp_path / "gauge"))
+    assert Parallel(n_jobs=2, backend="dist")(delayed(through_threads)(3) for _ in range(4)) == [9] * 4
+    assert gauge.peak <= 2
+
+
 def test_an_error_below_passes_all_levels_and_cancels_what_ran(tmp_path: Path, eventually: Any) -> None:
     def fail() -> None:
         while len(list(tmp_path.iterdir())) < 1:
