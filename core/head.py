@@ -19,8 +19,9 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 from .addresses import split_address
@@ -54,9 +55,14 @@ BEAT_SECONDS = 1.0
 #: Seconds until a disk that refused the state is tried again.
 WRITE_AGAIN_SECONDS = 1.0
 
-#: Seconds in which the address of a node whose stream broke must answer or refuse, and the pauses between attempts.
+#: Seconds in which the address of a node must answer or refuse, and the pauses between attempts: where a stream broke,
+#: and where a node has yet to come back to this start of the head.
 PROBE_SECONDS = 1.0
 PROBE_DELAYS = (0.0, 0.05, 0.2, 0.5, 1.0)
+AWAITED_DELAY = 1.0
+
+#: Attempts at a time. Larger finds who is gone of many nodes sooner, smaller leaves the head more descriptors.
+PROBES = 64
 
 #: Seconds beyond their deadline that nodes may take to say goodbye.
 GOODBYE_SECONDS = 3.0
@@ -99,6 +105,7 @@ class Head:
         self._is_keeping = False
         self._timer: asyncio.TimerHandle | None = None
         self._kept = len(kept.nodes)  # so many nodes would the next start wait for
+        self._probes = asyncio.Semaphore(PROBES)
         self._stopping: asyncio.Task[pb.StopReply] | None = None  # the whole cluster: nodes leave
         self._drain_by: float | None = None  # at the latest then
         self._left = 0
@@ -121,8 +128,11 @@ class Head:
         return f"<Head {self._cluster!r} links={len(self._links)} registering={len(self._registering)}>"
 
     def start(self) -> None:
-        """Keep the new epoch and begin to judge."""
+        """Keep the new epoch, begin to judge, and look which nodes of the last start have gone meanwhile."""
         self._settle()
+        for node, address in self._cluster.awaited():
+            if address:
+                self._loop.spawn(self._probe(node, address, chain((0.0,), repeat(AWAITED_DELAY))))
 
     def close(self) -> None:
         """Judge no more and close every stream; the cluster goes on without a head."""
@@ -189,19 +199,25 @@ class Head:
             self._journal("link_broke", f"the stream of node {node:016x} broke: {error or 'it hung up'}",
                           node=f"{node:016x}", host=link.first.host)  # fmt: skip
             if link.first.address:
-                self._loop.spawn(self._probe(node, link.first.address))
+                self._loop.spawn(self._probe(node, link.first.address, PROBE_DELAYS))
 
-    async def _probe(self, node: int, address: str) -> None:
+    async def _probe(self, node: int, address: str, delays: Iterable[float]) -> None:
         """Find out whether the process of a node still listens: where it does not, it is gone.
 
-        A process that is being killed may close the stream a moment before the port, so it is tried more than once.
+        A process that is being killed may close the stream a moment before the port, and one that this head has yet to
+        hear of may end while it is awaited, so it is tried more than once.
         """
         host, port = split_address(address)
-        for delay in PROBE_DELAYS:
+        for delay in delays:
             await asyncio.sleep(delay)
-            if node in self._links or node not in self._facts:
-                return  # it is back, or lost
-            if await _refuses(host, port):
+            async with self._probes:
+                if node in self._links or not self._cluster.is_member(node):
+                    return  # it is back, or lost
+                is_gone = await _refuses(host, port)
+            if is_gone:
+                if node not in self._facts:
+                    text = f"node {node:016x} of the last start has gone: nobody listens at {address}"
+                    self._journal("missing", text, node=f"{node:016x}", level=logging.WARNING)
                 self._cluster.on_link_refused(node, self.now())
                 self._settle()
                 return

@@ -5,9 +5,9 @@ Events are methods; what they decide lies in commands until the driver takes it.
 It closes a node's older link when the node registers over a newer one. Whatever a node says counts as life. What an
 unknown or struck-off incarnation says changes nothing: it is counted in ``counts`` and answered with ``Rejoin``.
 
-After a start the machine *settles*: until the nodes that were members are back, ten seconds at most, it offers no
-room and answers nothing about names. A head that hears of a higher epoch than its own steps down, and from then on
-does nothing any more.
+After a start the machine *settles*: until the nodes that were members are back or found gone, ten seconds at most, it
+offers no room and answers nothing about names. A head that hears of a higher epoch than its own steps down, and from
+then on does nothing any more.
 """
 
 from __future__ import annotations
@@ -77,6 +77,14 @@ class Cluster:
     def is_settled(self) -> bool:
         """Whether room is offered and look-ups are answered."""
         return self._roster.is_settled
+
+    def awaited(self) -> list[tuple[int, str]]:
+        """The members that have not registered since the start, each with its address; empty where it has none."""
+        return [(node, member.address) for node, member in self._roster.awaited.items()]
+
+    def is_member(self, node: int) -> bool:
+        """Whether an incarnation is on the list: it has registered, or is awaited, and was not struck off since."""
+        return node in self._roster.membership.current
 
     @property
     def due(self) -> float | None:

@@ -131,12 +131,18 @@ def test_nodes_come_back_to_a_head_that_was_killed(commands: Commands, eventuall
     await_end(first, second)
 
 
-def test_head_waits_for_nodes_that_it_knows(commands: Commands) -> None:
+def test_head_waits_for_nodes_that_it_knows_while_they_may_live(
+    commands: Commands, eventually: Callable[..., Any]
+) -> None:
     head, node = commands.head()
+    killed = commands.join()
+    stopped = commands.nodes()[node]["node"]
+    os.kill(node, signal.SIGSTOP)
+    os.kill(killed, signal.SIGKILL)
     os.kill(head, signal.SIGKILL)
-    os.kill(node, signal.SIGKILL)
-    await_end(head, node)
+    await_end(head, killed)
     commands.run("start", "--head", "--no-node", "--detach")
+    eventually(lambda: [shown["node"] for shown in commands.status()["nodes"]] == [stopped], within=LOSS_SECONDS)
     found = commands.status()
     assert found["settling"] and [shown["state"] for shown in found["nodes"]] == ["awaited"]
     assert "waiting for its nodes to come back" in commands.run("status")
@@ -146,6 +152,20 @@ def test_head_waits_for_nodes_that_it_knows(commands: Commands) -> None:
             [*COMMAND, "stop"], env=commands.env, text=True, capture_output=True, timeout=30, check=False
         ).stderr
     )
+
+
+def test_head_does_not_wait_for_nodes_that_have_gone(commands: Commands, eventually: Callable[..., Any]) -> None:
+    before = commands.head()
+    for pid in before:
+        os.kill(pid, signal.SIGTERM)  # each by itself: the node cannot say goodbye to a head that has ended
+    await_end(*before)
+    node = commands.head()[1]
+    found = eventually(lambda: None if (found := commands.status())["settling"] else found, within=2.0)
+    assert [shown["pid"] for shown in found["nodes"]] == [node]
+    engine = connect_to(node)
+    assert engine.get(engine.submit(abs, (-1,), {}, TaskOptions()), 2.0) == 1
+    engine.shutdown()
+    commands.run("stop")
 
 
 def test_drain_lets_what_runs_finish(commands: Commands, tmp_path: Path, eventually: Callable[..., Any]) -> None:

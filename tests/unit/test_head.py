@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import stat
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -223,6 +224,35 @@ def test_node_whose_address_refuses_is_lost_at_once(play: Callable[..., None]) -
         await world.until(lambda: world.events[-1] == "lost")
 
     play(scenario)
+
+
+def test_known_node_is_awaited_only_while_its_address_answers(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads, "AWAITED_DELAY", 0.01)
+    listener = socket.create_server(("127.0.0.1", 0))
+    alive = join_address("127.0.0.1", listener.getsockname()[1])
+    members = Member(FIRST, "127.0.0.1:1", "here", "3.11", 2), Member(SECOND, alive, "here", "3.11", 2, True)
+
+    async def scenario(world: World) -> None:
+        await world.until(lambda: [node for node, _ in world.head._cluster.awaited()] == [SECOND])
+        assert world.events == ["missing"] and (await world.head.on_status()).settling
+        listener.close()
+        await world.until(lambda: world.events == ["missing"] * 2)
+        assert not await world.nodes() and not (await world.head.on_status()).settling
+        await world.until(lambda: world.written[-1].nodes == ())
+
+    with listener:
+        play(scenario, KeptState("test", 1, members))
+
+
+def test_known_node_that_is_back_is_not_looked_for_any_more(play: Callable[..., None]) -> None:
+    async def scenario(world: World) -> None:
+        await world.join(is_return=True, cluster="test", epoch=1)
+        await world.until(lambda: not world.loop._tasks)
+        assert world.events == ["returned"] and [node.awaited for node in await world.nodes()] == [False]
+
+    play(scenario, KeptState("test", 1, (Member(FIRST, "127.0.0.1:1", "here", "3.11", 2),)))
 
 
 @pytest.mark.parametrize(

@@ -600,11 +600,13 @@ def test_new_start_gives_up_the_missing_after_ten_seconds(head: Head) -> None:
 def test_known_node_that_refuses_or_leaves_is_not_waited_for(head: Head) -> None:
     head.join(A, B)
     new = head.restart()
+    assert [node for node, _ in new.cluster.awaited()] == [A, B]
     assert new.say("beat", A, None) == []  # it has to register first
     assert new.cluster.counts["early_beat"] == 1
     new.say("link_refused", A)
+    assert not new.cluster.is_settled and not new.cluster.is_member(A) and new.cluster.is_member(B)
     new.say("left", B)
-    assert new.cluster.is_settled and new.kept.nodes == ()
+    assert new.cluster.is_settled and new.kept.nodes == () and not new.cluster.awaited()
 
 
 def test_sleep_while_settling_gives_the_nodes_their_time(head: Head) -> None:
