@@ -1,7 +1,8 @@
 """The client's background thread: reads the link when nobody else does, and sends what nobody waits for.
 
 A thread that waits for a result reads the link itself, which saves two thread switches a task. So this thread must not
-fight it for the bytes. It watches a worker's alarm too. It is in one of three states:
+fight it for the bytes. It also watches a worker's alarm, and one of its own, for what others gather while they are held
+up. It is in one of three states:
 
 - ARMED: nobody waits; it blocks in poll on the link and its wake-up pipe. An idle client rests here without any CPU.
 - LULL: somebody waited a moment ago; it blocks on its wake-up pipe alone and looks again after `LULL_SECONDS`, so a
@@ -16,6 +17,10 @@ import select
 import threading
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .process.alarm import Alarm
 
 #: Seconds after a short wait before the thread takes the link back. Shorter answers borrowers and callbacks sooner when
 #: the program computes between waits; longer disturbs loops of short waits less.
@@ -91,12 +96,33 @@ class Background:
         self.state = State.PARKED
         self.visits = 0  # waits begun, counted by the waiters
         self._nudged = False
-        self._watched = -1
-        self._on_ready: Callable[[], None] | None = None
+        self._watched: dict[int, Callable[[], None]] = {}
+        self._alarm: Alarm | None = None
 
     def watch(self, fileno: int, on_ready: Callable[[], None]) -> None:
-        """Call `on_ready` whenever this descriptor is readable; before the thread is started."""
-        self._watched, self._on_ready = fileno, on_ready
+        """Call `on_ready` whenever this descriptor is readable."""
+        self._watched[fileno] = on_ready
+        self._wake()  # it watches what it knew when it began to rest
+
+    def flush_within(self, seconds: float) -> None:
+        """Ask for a flush in so many seconds (less than one); the last word counts. Takes about a microsecond."""
+        (self._alarm or self._set_up_alarm()).set(seconds)
+
+    def _set_up_alarm(self) -> Alarm:
+        from .process.alarm import Alarm  # few programs need it: it loads ctypes
+
+        with self._changing:
+            alarm = self._alarm
+            if alarm is None:
+                alarm = self._alarm = Alarm()
+                self.watch(alarm.fileno, self._on_alarm)
+            self.start()
+        return alarm
+
+    def _on_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.clear()
+            self._flush()
 
     def start(self) -> None:
         """Start the thread unless it runs, or was stopped for good."""
@@ -131,6 +157,14 @@ class Background:
             if thread is not threading.current_thread():
                 thread.join()
             waker.close()
+        if for_good:
+            self._close_alarm()
+
+    def _close_alarm(self) -> None:
+        alarm, self._alarm = self._alarm, None
+        if alarm is not None:
+            del self._watched[alarm.fileno]
+            alarm.close()
 
     def abandon(self) -> None:
         """Forget the thread in a forked child, where it does not exist."""
@@ -138,6 +172,7 @@ class Background:
         self._thread, waker, self._waker = None, self._waker, None
         if waker is not None:
             waker.abandon()
+        self._close_alarm()
 
     def nudge(self) -> None:
         """Ask for a flush, once until it happened."""
@@ -171,10 +206,12 @@ class Background:
     def _work(self, waker: _Waker) -> None:
         poller = select.poll()
         poller.register(waker.fileno, select.POLLIN)
-        if self._watched >= 0:
-            poller.register(self._watched, select.POLLIN)
+        watched: set[int] = set()
         armed = False
         while not waker.stopping:
+            for fileno in self._watched.keys() - watched:
+                poller.register(fileno, select.POLLIN)
+                watched.add(fileno)
             self.state = State.PARKED  # before looking, so that a waiter who leaves now sees it and wakes us
             if not self._is_reading():
                 self.state = State.ARMED
@@ -195,24 +232,29 @@ class Background:
         if self._nudged:
             self._nudged = False
             self._flush()
-        if self._on_ready is not None and any(fd == self._watched for fd, _ in events):
-            self._on_ready()
+        self._serve_watched(events)
         if any(fd == self._fileno for fd, _ in events) and not self._is_reading() and not self._serve():
             return False
         if woken and self.visits:
             self._lull(waker)
         return True
 
+    def _serve_watched(self, events: list[tuple[int, int]]) -> None:
+        for fd, _ in events:
+            if fd in self._watched:
+                self._watched[fd]()
+
     def _lull(self, waker: _Waker) -> None:
         """Stay off the link while short waits follow each other."""
         self.state = State.LULL
         poller = select.poll()  # select() takes no descriptor above 1023
         poller.register(waker.fileno, select.POLLIN)
-        if self._watched >= 0:
-            poller.register(self._watched, select.POLLIN)
+        for fileno in list(self._watched):
+            poller.register(fileno, select.POLLIN)
         while not waker.stopping:
             visits = self.visits
             ready = poller.poll(LULL_SECONDS * 1000)
-            if ready or visits == self.visits:
+            if any(fd == waker.fileno for fd, _ in ready) or (not ready and visits == self.visits):
                 break
+            self._serve_watched(ready)
         self.visits = 0

@@ -363,6 +363,11 @@ class Client:
             or self.values.reader.ended
         )
 
+    def count_unsent(self) -> bool:
+        """Note that something was submitted that no message has carried; whether it is the first. Under the lock."""
+        self._unsent += 1
+        return self._unsent == 1
+
     @property
     def has_unsent(self) -> bool:
         """Whether tasks were submitted that no message has carried yet."""

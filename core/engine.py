@@ -81,10 +81,11 @@ class TaskArray(Protocol):
     def taken_nbytes(self) -> int:
         """Bytes of all results taken so far, as they travelled or lay in the store."""
 
-    def extend(self, items: Iterable[Any]) -> int:
+    def extend(self, items: Iterable[Any], *, gather: bool = False) -> int:
         """Append items and return how many.
 
-        Items are kept by reference and pickled when they are sent; one that does not pickle completes with
+        With `gather` they are sent together with what is appended next: when this thread waits for something, or in a
+        millisecond. Items are kept by reference and pickled when they are sent; one that does not pickle completes with
         `SerializationError`. After `cancel` items complete at once as cancelled.
 
         Raises:

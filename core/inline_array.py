@@ -60,8 +60,8 @@ class InlineArray:
         """Whether nothing more will run."""
         return self._is_cancelled or self._refused is not None or self._engine.is_shut
 
-    def extend(self, items: Iterable[Any]) -> int:
-        """Append items; see `TaskArray`."""
+    def extend(self, items: Iterable[Any], *, gather: bool = False) -> int:
+        """Append items, which are never sent anywhere; see `TaskArray`."""
         if self._is_closed:
             raise ValueError("the array was closed")
         fresh = list(items)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 #: A deadline that has passed: only what is here counts.
 NOW = 0.0
 
+#: Seconds that items may be gathered. Longer holds up what a thread has appended that waits where the client cannot see
+#: it; in shorter time less is gathered.
+GATHER_SECONDS = 0.001
+
 #: How the value bytes begin of a result that is no plain pickle.
 STORED = b"\x0a"
 
@@ -66,7 +70,7 @@ class NativeArray:
         record = self._record
         return record.cancelled or record.kind.refused is not None or self._engine.client.closed_mark is not None
 
-    def extend(self, items: Iterable[Any]) -> int:
+    def extend(self, items: Iterable[Any], *, gather: bool = False) -> int:
         """See `TaskArray.extend`."""
         if self._closed:
             raise ValueError("the array was closed")
@@ -74,13 +78,17 @@ class NativeArray:
         client = self._engine.client
         with shield, client.lock:
             self._items.extend(items)
+            is_first = client.count_unsent()
             if client.closed_mark is None:
                 client.owner.extend(self._record, len(items))
             else:
                 self._fail_all(len(items))
         if self._record.cancelled or self._record.kind.refused is not None:
             self._engine._items_arrived(self._record.stream)
-        client.flush()
+        if not gather:
+            client.flush()
+        elif is_first:
+            client.background.flush_within(GATHER_SECONDS)
         return len(items)
 
     def _fail_all(self, count: int) -> None:

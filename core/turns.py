@@ -25,21 +25,24 @@ BLOCKED_LIMIT = 3600.0
 class Idle:
     """A wait that the client does not see: the task lends its CPUs meanwhile. Without meaning when the task is over."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_thread", "_turns")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
+        self._thread = 0  # that lends
 
     def __enter__(self) -> None:
         if self._turns.lends():
+            self._thread = threading.get_ident()
             with shield:
                 self._turns.lend(self)
 
     def __exit__(self, *exc: object) -> None:
-        with shield:
-            self._turns.ask_back(self)
-            if threading.current_thread() is threading.main_thread():  # a generator may be collected in any
-                self._turns.await_cpus()
+        if self._thread:
+            with shield:
+                self._turns.ask_back(self)
+                if threading.get_ident() == self._thread:  # a generator may be collected in any
+                    self._turns.await_cpus()
 
 
 class Aside:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import joblib
@@ -106,7 +107,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has no t
         window: Window[Batch] | None = None
         if parallel.return_generator:
             window = Window(ordered=parallel.return_ordered, least=2 * n_jobs)
-        context = Context(self._nested(), n_jobs, self.inner_max_num_threads)
+        context = Context(self._nested, n_jobs, self.inner_max_num_threads)
         workers = keeper.lend(engine, n_jobs, are_all=parallel.n_jobs == -1, initializer=self._initializer)
         self._call = ParallelCall(engine, context, workers, window=window, shares=self._shares)
 
@@ -144,7 +145,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has no t
 
     def get_nested_backend(self) -> tuple[ParallelBackendBase, int]:
         """Return the backend of `Parallel`s within tasks: the same cluster for those that ask for several jobs."""
-        return self._nested(), 1
+        return self._nested, 1
 
     @contextmanager
     def retrieval_context(self) -> Iterator[None]:
@@ -153,6 +154,7 @@ class DistBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has no t
         with nullcontext() if call is None else call.engine.idle():
             yield
 
+    @cached_property
     def _nested(self) -> DistBackend:
         return DistBackend(nesting_level=(self.nesting_level or 0) + 1)
 

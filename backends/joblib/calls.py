@@ -11,7 +11,7 @@ from typing import Any
 from outboard.engine import Completion, Engine, TaskArray
 from outboard.errors import TaskCancelledError
 
-from .batches import Batch, TaskTuple
+from .batches import Batch, TaskTuple, have_large
 from .batching import BATCH_TASKS, BatchSizer
 from .context import Context, Task
 from .window import Window
@@ -22,9 +22,6 @@ KILL_AFTER = 1.0
 
 #: Seconds that the end of a call waits for its thread, which has nothing left to do.
 THREAD_WAIT = 1.0
-
-#: Bytes of an argument whose task travels alone: it lies in the store, which many at once would fill.
-LARGE_NBYTES = 64 << 10
 
 
 class ParallelCall:
@@ -112,7 +109,7 @@ class ParallelCall:
     def _divided(self, batch: Batch) -> Iterator[range]:
         """Yield which tasks travel together: several tiny ones, but none with large arguments."""
         size, count = self._sizer.item_size, len(batch)
-        if size == 1 or any(map(_is_large, batch.tasks or ())):
+        if size > 1 and have_large(batch.tasks or ()):
             size = 1
         return (range(first, min(first + size, count)) for first in range(0, count, size))
 
@@ -125,11 +122,12 @@ class ParallelCall:
             for batch, part in parts:
                 if batch.tasks is None:
                     continue  # it has failed meanwhile
-                calls = list(map(task.call, batch.tasks[part.start : part.stop]))
+                calls = task.calls(batch.tasks[part.start : part.stop])
                 self._parts[self._count + len(items)] = batch, part
                 items.append(calls if len(calls) > 1 else calls[0])
             self._count += len(items)
-            array.extend(items)
+            # In the call's thread one callback follows the other: what they submit goes out together.
+            array.extend(items, gather=threading.current_thread() is self._thread)
         self._wake.set()
 
     def _open(self, batch: Batch) -> tuple[Task, TaskArray]:
@@ -228,11 +226,3 @@ class ParallelCall:
                 if not batch.is_settled:
                     batch.fail(error)
                     self._tell(batch)
-
-
-def _is_large(task: TaskTuple) -> bool:
-    _, args, kwargs = task
-    try:
-        return any(getattr(value, "nbytes", 0) > LARGE_NBYTES for value in (*args, *kwargs.values()))
-    except Exception:  # of a property of the argument's own
-        return True

@@ -14,7 +14,7 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import copy_context
 from functools import partial
@@ -105,13 +105,13 @@ class Task:
     def __name__(self) -> str:
         return str(getattr(self._function, "__name__", type(self._function).__name__))
 
-    def call(self, task: tuple[Any, Any, Any]) -> tuple[Any, ...]:
-        """Return what is sent for one (function, args, kwargs): an item of the array, or part of one that is a list."""
-        function, args, kwargs = task
+    def calls(self, tasks: Sequence[tuple[Any, Any, Any]]) -> list[tuple[Any, ...]]:
+        """Return what is sent for each (function, args, kwargs): an item, or part of one that is a list."""
         known = self._function
-        if function is known or _are_same(function, known):
-            return args, kwargs
-        return function, args, kwargs
+        return [
+            (args, kwargs) if function is known or _are_same(function, known) else (function, args, kwargs)
+            for function, args, kwargs in tasks
+        ]
 
     def __call__(self, item: Any) -> Any:
         """Run one task, or the tasks of a list until one has taken long; returns the result, or those there are."""

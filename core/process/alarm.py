@@ -28,7 +28,8 @@ if sys.platform == "linux":
         """A timerfd. `fileno` is readable from the end of the time until `clear`."""
 
         def __init__(self) -> None:
-            libc = ctypes.CDLL(None, use_errno=True)
+            # PyDLL keeps the GIL: a call takes less than handing that over.
+            libc = ctypes.PyDLL(None, use_errno=True)
             self._settime = libc.timerfd_settime
             self._times = _Times()
             self._reference = ctypes.byref(self._times)
@@ -47,6 +48,10 @@ if sys.platform == "linux":
                 os.read(self.fileno, 8)
             except BlockingIOError:
                 pass  # it was set again meanwhile
+
+        def close(self) -> None:
+            """Give the descriptor back."""
+            os.close(self.fileno)
 
 else:
 
@@ -67,3 +72,7 @@ else:
         def clear(self) -> None:
             """Take note that it went off."""
             self._queue.control(None, 1, 0)
+
+        def close(self) -> None:
+            """Give the descriptor back."""
+            self._queue.close()

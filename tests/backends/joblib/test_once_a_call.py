@@ -47,6 +47,6 @@ def test_settings_that_scikit_learn_gives_each_task_travel_with_the_first() -> N
         return function.with_config_and_warning_filters(config, filters), args, kwargs
 
     task = Task(Context(DistBackend(), 2, None), wrapped(-1)[0])
-    assert task.call(wrapped(-2)) == ((-2,), {})
+    assert task.calls([wrapped(-2)]) == [((-2,), {})]
     for other in (wrapped(-2, round), wrapped(-2, config={"working_memory": 3})):
-        assert task.call(other) == other
+        assert task.calls([other]) == [other]
