@@ -283,7 +283,7 @@ class Node:
                 break
         if self.store.waiting:
             self.store.review_waiting()
-        if self.joined and not self._is_looking and (due := dispatch.due) is not None:
+        if not self._is_looking and (due := dispatch.due) is not None:
             self._is_looking = True
             self.loop.call_later(max(0.0, due - self.now()), self._look)
         dirty = self._dirty
@@ -291,7 +291,7 @@ class Node:
             dirty.pop().flush()
 
     def _look(self) -> None:
-        """Let other nodes have what waits here behind long tasks."""
+        """Start a process that was put off; let other nodes have what waits here behind long tasks."""
         self._is_looking = False
         if not self.ending:
             self.dispatch.on_timer(self.now())

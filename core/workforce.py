@@ -182,7 +182,10 @@ class Workforce:
         if hand is None:
             return
         hand.pid = pid
-        if not pid:
+        if pid:
+            self.node.dispatch.on_worker_forked(hand.number, self.node.now())
+            self.node.settle()
+        else:
             self._bury(hand, pb.Death(host=self.node.host, worker=hand.number, stderr_tail=error), machine_lost=False)
 
     def _stop(self, command: commands.StopWorker) -> None:

@@ -74,7 +74,8 @@ class Pool(_StandardPool):  # type: ignore[misc]
         - Ctrl-C in a blocking call cancels that call; the pool stays usable.
 
     Args:
-        processes: workers at most; None for the CPUs of the cluster. May exceed them: each task then asks for a share.
+        processes: workers at most; None for the CPUs of the cluster. May exceed them: each task then asks for a share,
+            and workers beyond two a CPU start when tasks need them.
         initializer, initargs: called once in each worker before its first task.
         maxtasksperchild: tasks after which a worker is replaced; one chunk of a map is one task.
         context: ignored with a warning: workers are forked from Outboard's own template.

@@ -44,7 +44,9 @@ class KindSpec(NamedTuple):
 
 
 class StartWorker(NamedTuple):
-    """Fork a worker; the driver answers with ``on_worker_started``, ``on_worker_init_failed`` or ``on_worker_died``."""
+    """Fork a worker; the driver answers with ``on_worker_forked`` and ``on_worker_started``, in any order, or with
+    ``on_worker_init_failed`` or ``on_worker_died``.
+    """
 
     worker: int
     client: int

@@ -33,6 +33,7 @@ class Dealer:
         """Do all that has become possible: resume, admit, top up, and recall for who is idle."""
         tables = self._tables
         tables.now = now
+        tables.start_due = None
         if tables.resuming:
             self._leases.resume()
         if tables.rotation.ready:

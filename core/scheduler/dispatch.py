@@ -28,7 +28,7 @@ from .dealing import Dealer
 from .fairness import Root
 from .intervals import Interval
 from .invariants import check_tables
-from .leases import BLOCKED, BUSY, KILLED, RESUMING, STARTING, Leases
+from .leases import BLOCKED, BUSY, KILLED, PROCESSES_PER_SLOT, RESUMING, STARTING, Leases
 from .losses import Losses
 from .queues import Kind
 from .resources import Demand
@@ -115,7 +115,7 @@ class Dispatch:
         self._dealer.deal(now)
 
     def on_binding(self, client: int, spec: BindingSpec) -> None:
-        """A client names a binding; an eager one gets its workers now."""
+        """A client names a binding; an eager one gets workers now, no more than a node keeps warm."""
         tables = self._tables
         owner = tables.find_client(client, "binding")
         if owner is None:
@@ -125,7 +125,8 @@ class Dispatch:
         owner.last_binding = max(owner.last_binding, spec.id)
         binding = owner.bindings[spec.id] = Binding(owner, spec)
         if spec.eager and tables.takes_from(owner):
-            workers = 1 if spec.ordered else spec.processes or tables.resources.slots
+            slots = tables.resources.slots
+            workers = 1 if spec.ordered else min(spec.processes or slots, PROCESSES_PER_SLOT * slots)
             for _ in range(workers):
                 self._leases.start(binding)
 
@@ -229,6 +230,13 @@ class Dispatch:
             return
         kind.push(interval)
         self._dealer.deal(now)
+
+    def on_worker_forked(self, worker: int, now: float) -> None:
+        """There is a process for a worker: the next may follow, if what it is for still waits."""
+        forked = self._tables.find_worker(worker, "worker_forked")
+        if forked is not None:
+            self._leases.note_forked(forked)
+            self._dealer.deal(now)
 
     def on_worker_started(self, worker: int, now: float) -> None:
         """A worker has run its initialiser and waits for packets."""
@@ -450,18 +458,23 @@ class Dispatch:
 
     @property
     def due(self) -> float | None:
-        """When ``on_timer`` is to be called next; None when nothing waits that other nodes should rather have.
+        """When ``on_timer`` is to be called next; None when nothing waits for a process, or should rather be elsewhere.
 
         Read it after each event; it may lie in the past.
         """
         tables = self._tables
         if not tables.joined or not tables.rotation.ready or tables.calm_order == tables.last_order:
-            return None
-        return tables.looked_at + look_pause(tables.watched)
+            return tables.start_due
+        look = tables.looked_at + look_pause(tables.watched)
+        return look if tables.start_due is None else min(look, tables.start_due)
 
     def on_timer(self, now: float) -> None:
-        """Give back what waits behind tasks that run long, measured or not."""
+        """Start the process that was put off, and give back what waits behind tasks that run long, measured or not."""
         tables = self._tables
+        if tables.start_due is not None and tables.start_due <= now:
+            self._dealer.deal(now)
+        if not tables.joined:
+            return
         tables.looked_at = now
         kinds = [kind for root in tables.rotation.ready for shape in root.ready for kind in shape.waiting]
         tables.watched = len(kinds)

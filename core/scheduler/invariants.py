@@ -40,6 +40,7 @@ def check_tables(tables: Tables) -> None:
             cpuless += not shape.demand.cpu
     _check_roots(bindings, leases)
     assert tables.cpuless_shapes == cpuless, f"{tables.cpuless_shapes} shapes without CPU counted, {cpuless} there"
+    assert tables.forking == sum(not w.is_forked for w in workers), "workers without a process"
     assert tables.stacked.keys() == {w.number for w in workers if len(w.range.packets) > 1}, "stacked"
 
 

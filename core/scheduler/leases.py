@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .commands import KillWorker, Resume, StartWorker, StopWorker, Unbound
-from .fairness import LEASE_SECONDS
+from .fairness import LEASE_SECONDS, next_kind
 from .queues import Shape
 from .tables import Binding, Tables, Worker, WorkerState
 
 #: More processes than this per slot: idle ones of other bindings end first. Larger keeps more warm, smaller saves
 #: memory.
 PROCESSES_PER_SLOT = 2
+
+#: Seconds between two starts of processes for short tasks where a binding may have more than a node keeps warm and has
+#: as many already; the more it has, the more of this. Larger keeps bindings of absurd size from starting what they do
+#: not need, smaller sooner runs short tasks that wait for each other. A start takes about half of it.
+START_SECONDS = 0.02
 
 STARTING, IDLE, BUSY = WorkerState.STARTING, WorkerState.IDLE, WorkerState.BUSY
 BLOCKED, RESUMING = WorkerState.BLOCKED, WorkerState.RESUMING
@@ -47,10 +52,28 @@ class Leases:
     def has_worker(self, shape: Shape) -> bool:
         """Whether there is, or may be, one more worker for the shape, resources aside."""
         binding = shape.binding
-        if binding.has_room() or self._find(shape) is not None:
+        if self._find(shape) is not None:
             return True
         # An idle worker with other GPUs makes room.
-        return bool(binding.idle) and not binding.spec.ordered
+        return (binding.has_room() or (bool(binding.idle) and not binding.spec.ordered)) and self._may_start(shape)
+
+    def _may_start(self, shape: Shape) -> bool:
+        """Whether it is time for one more process: those beyond what a node keeps warm follow each other."""
+        tables = self._tables
+        few = PROCESSES_PER_SLOT * tables.resources.slots
+        binding = shape.binding
+        if binding.spec.processes <= few or binding.live < few:
+            return True
+        if tables.forking >= few:
+            return False
+        if shape.queued and not next_kind(shape).pace.is_short:
+            return True
+        due = binding.started_at + START_SECONDS * binding.live / few
+        if tables.now >= due:
+            return True
+        if tables.start_due is None or due < tables.start_due:
+            tables.start_due = due
+        return False
 
     def has_idle(self, shape: Shape) -> bool:
         """Whether a worker that has started and has nothing to do is right for the shape."""
@@ -119,6 +142,12 @@ class Leases:
             tables.commands.append(Resume(worker.number))  # a thread that outlives its task waits for it
         if state < STOPPING:
             self.make_idle(worker)
+
+    def note_forked(self, worker: Worker) -> None:
+        """There is a process for a worker, or never will be."""
+        if not worker.is_forked:
+            worker.is_forked = True
+            self._tables.forking -= 1
 
     def begin(self, worker: Worker, now: float) -> None:
         """Put a worker that has just started at its binding's disposal; its root keeps its share for a while."""
@@ -189,6 +218,8 @@ class Leases:
         binding.workers[worker.number] = worker
         binding.spare[worker.number] = worker
         binding.live += 1
+        binding.started_at = tables.now
+        tables.forking += 1
         tables.commands.append(StartWorker(worker.number, binding.client.id, binding.spec.id, gpu_ids))
         return worker
 
@@ -223,6 +254,7 @@ class Leases:
                 self.release(worker)
             self._write_off(worker, KILLED)
         self.release(worker)
+        self.note_forked(worker)
         del tables.workers[worker.number]
         del worker.binding.workers[worker.number]
         tables.stacked.pop(worker.number, None)

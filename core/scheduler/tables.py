@@ -59,12 +59,12 @@ class Binding:
     """What workers are bound to.
 
     ``idle`` holds started workers without lease, ``spare`` starting ones; ``live`` counts workers that have not been
-    told to end.
+    told to end; ``started_at`` is when the last one was started.
     """
 
     __slots__ = (
         "client", "spec", "workers", "idle", "spare", "shapes", "live", "cpuless_leases", "failure", "start_deaths",
-        "is_closing", "is_forced", "is_gone",
+        "started_at", "is_closing", "is_forced", "is_gone",
     )  # fmt: skip
 
     def __init__(self, client: Client, spec: BindingSpec) -> None:
@@ -78,6 +78,7 @@ class Binding:
         self.cpuless_leases = 0
         self.failure: bytes | None = None
         self.start_deaths = 0
+        self.started_at = float("-inf")
         self.is_closing = False
         self.is_forced = False
         self.is_gone = False
@@ -104,12 +105,13 @@ class Worker:
 
     ``shape`` is its lease; ``holds_cpu`` is False while the lease's CPUs are given back. ``given`` counts tasks
     against ``max_tasks``. ``is_recalling``: a Recall is not answered yet; ``recall_again``: another must follow it;
-    ``is_barred``: the last one brought nothing and nothing has changed since. ``has_served``: it has reported.
+    ``is_barred``: the last one brought nothing and nothing has changed since. ``is_forked``: its process is there;
+    ``has_served``: it has reported.
     """
 
     __slots__ = (
         "number", "binding", "gpu_ids", "state", "shape", "holds_cpu", "is_nested", "range", "given", "clients",
-        "has_served", "is_recalling", "recall_again", "is_barred", "kill_delay",
+        "has_served", "is_forked", "is_recalling", "recall_again", "is_barred", "kill_delay",
     )  # fmt: skip
 
     def __init__(self, number: int, binding: Binding, gpu_ids: tuple[int, ...]) -> None:
@@ -123,6 +125,7 @@ class Worker:
         self.range = Range()
         self.given = 0
         self.has_served = False
+        self.is_forked = False
         self.clients: list[Client] = []
         self.is_recalling = False
         self.recall_again = False
@@ -143,16 +146,17 @@ class Tables:
     """The whole state of the machine.
 
     ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
-    are held back, ``now`` the time of the last event that told it. ``joined``: there are other nodes for what this one
-    cannot run; ``is_draining``: only they take what comes, but for what `takes_from` says; ``is_over``: with no
-    exception. After the look at ``looked_at``, at ``watched`` kinds, nothing that waited needed another one until a
+    are held back, ``now`` the time of the last event that told it. ``forking`` counts workers without a process so
+    far; at ``start_due`` it is time for one that would have been of use. ``joined``: there are other nodes for what
+    this one cannot run; ``is_draining``: only they take what comes, but for what `takes_from` says; ``is_over``: with
+    no exception. After the look at ``looked_at``, at ``watched`` kinds, nothing that waited needed another one until a
     task arrives after the one with number ``calm_order``, or is put back.
     """
 
     __slots__ = (
         "resources", "initial_credit", "joined", "clients", "workers", "rotation", "resuming", "stacked",
         "cpuless_shapes", "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
-        "is_draining", "is_over", "looked_at", "watched", "calm_order",
+        "forking", "start_due", "is_draining", "is_over", "looked_at", "watched", "calm_order",
     )  # fmt: skip
 
     def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int, joined: bool) -> None:
@@ -172,6 +176,8 @@ class Tables:
         self.last_order = 0
         self.now = 0.0
         self.held_for: Shape | None = None
+        self.forking = 0
+        self.start_due: float | None = None
         self.is_draining = False
         self.is_over = False
         self.looked_at = 0.0

@@ -197,6 +197,7 @@ class ScaleNode:
             raise AssertionError(f"{command} without a fault")
 
     def _started(self, worker: int) -> None:
+        self.dispatch.on_worker_forked(worker, self.scale.now)
         self.dispatch.on_worker_started(worker, self.scale.now)
         self.settle()
 

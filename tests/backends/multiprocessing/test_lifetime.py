@@ -84,6 +84,16 @@ def test_all_processes_fit_at_once(our_pool_class: Any) -> None:
                 assert p._options.demand()["CPU"] * processes <= cpus * 10_000
 
 
+def test_pool_of_absurd_size_has_the_processes_that_its_tasks_need(native_pool_class: Any) -> None:
+    with native_pool_class(100_000) as p:
+        assert p.map(abs, range(-500, 0)) == list(range(500, 0, -1))
+        assert 0 < len(p._pool) < 100
+        started = time.monotonic()
+        p.terminate()
+        p.join()
+    assert time.monotonic() - started < 2.0
+
+
 def test_context_is_ignored_with_a_warning(our_pool_class: Any) -> None:
     with pytest.warns(UserWarning, match="context is ignored"):
         p = our_pool_class(1, context=multiprocessing.get_context("spawn"))

@@ -70,6 +70,7 @@ class Node:
         answers: list[Command] = []
         for command in commands:
             if isinstance(command, StartWorker):
+                answers += self.start(self.on_worker_forked(command.worker, 0.0))
                 answers += self.on_worker_started(command.worker, 0.0)
         return answers
 

@@ -68,6 +68,7 @@ class Node:
         answers: list[Command] = []
         for command in commands:
             if isinstance(command, StartWorker):
+                answers += self.start(self.on_worker_forked(command.worker, now))
                 answers += self.on_worker_started(command.worker, now)
         return answers
 

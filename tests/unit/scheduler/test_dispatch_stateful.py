@@ -288,7 +288,7 @@ class DispatchMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(
         data=st.data(),
-        processes=st.integers(0, 2),
+        processes=st.sampled_from([0, 1, 2, 2, 40]),
         max_tasks=st.sampled_from([0, 0, 1, 5]),
         ordered=st.booleans(),
         eager=st.booleans(),
@@ -395,13 +395,14 @@ class DispatchMachine(RuleBasedStateMachine):
     # -- workers
 
     @precondition(lambda self: any(not w.is_started for w in self.live_workers()))
-    @rule()
-    def start(self) -> None:
+    @rule(events=st.permutations(["on_worker_forked", "on_worker_started"]))
+    def start(self, events: list[str]) -> None:
         for worker in [w for w in self.live_workers() if not w.is_started]:
             if not worker.is_ending:
                 worker.is_started = True
-                self.dispatch.on_worker_started(worker.number, self.now)
-                self.obey()
+                for event in events:
+                    getattr(self.dispatch, event)(worker.number, self.now)
+                    self.obey()
 
     @precondition(lambda self: any(not w.is_started and w.binding for w in self.live_workers()))
     @rule(data=st.data())
