@@ -115,6 +115,15 @@ def _from_mark(mark: Any, name: str) -> BaseException | None:
     return None
 
 
+def encode_failure(text: str, what: str, error: Exception | SystemExit) -> outcomes.EncodeFailedMark:
+    """Mark what could not be encoded; what is no fault of its pickling (there is no room, say) is told as it is."""
+    if isinstance(error, (errors.ObjectStoreError, errors.NodeLostError, errors.ShutdownError)):
+        return outcomes.EncodeFailedMark(error)
+    wrapped = errors.SerializationError(f"{text} cannot be pickled: {error}", what=what, reason=error)
+    wrapped.__cause__ = error
+    return outcomes.EncodeFailedMark(wrapped)
+
+
 def _lost(mark: outcomes.LostMark) -> BaseException:
     death = mark.death
     if mark.reason:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from .failures import encode_failure
 from .frames import add_interval
 from .ids import ObjectId
 from .interrupts import shield
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
-from .scheduler.outcomes import EncodeFailedMark
 from .values import Batch, Encoded
 
 if TYPE_CHECKING:
@@ -80,16 +79,14 @@ class ItemSender:
         share = self.array.kind.shares.get(self.node)
         return share is not None and share.is_window_full()
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception | SystemExit) -> None:
         client = self.client
         with client.lock:
             index = self.start
             if index >= self.end:
                 return  # handed back meanwhile
-            text = f"item {index} cannot be pickled: {error}"
-            wrapped = errors.SerializationError(text, what="argument", reason=error)
-            wrapped.__cause__ = error
-            client.owner.on_item_failed(self.array, index, EncodeFailedMark(wrapped), self.node)
+            mark = encode_failure(f"item {index}", "argument", error)
+            client.owner.on_item_failed(self.array, index, mark, self.node)
             self.start += 1
             client.failures += 1
             client.on_items(self.array.stream)

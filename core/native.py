@@ -17,7 +17,7 @@ from . import errors
 from .callbacks import CallbackThread
 from .client import Client
 from .engine import Binding, Completion
-from .failures import as_exception
+from .failures import as_exception, encode_failure
 from .ids import RESOURCE_UNIT, ObjectId
 from .interrupts import shield
 from .kindkeeper import KindKeeper
@@ -303,18 +303,12 @@ class NativeEngine:
 
     def _unpicklable(self, function: Any, args: Any, options: TaskOptions, error: Exception) -> Any:
         """Report by the reference that function or arguments do not pickle."""
-        from .scheduler.outcomes import EncodeFailedMark
-
-        name = getattr(function, "__qualname__", repr(function))
-        wrapped = errors.SerializationError(
-            f"a call of {name} cannot be pickled: {error}", what="argument", reason=error
-        )
-        wrapped.__cause__ = error
+        mark = encode_failure(f"a call of {getattr(function, '__qualname__', repr(function))}", "argument", error)
         client, refs = self.client, []
         with shield, client.lock:
             for _ in range(max(1, options.num_returns)):
                 seq = client.owner.new_seq()
-                client.owner.put(seq, EncodeFailedMark(wrapped), None)
+                client.owner.put(seq, mark, None)
                 refs.append(ObjectRef(client.incarnation, seq, self))
         return refs[0] if options.num_returns == 1 else refs if options.num_returns else None
 
@@ -368,13 +362,9 @@ class NativeEngine:
         return array
 
     def _broken_kind(self, function: Any, options: TaskOptions, error: Exception) -> machine.Kind:
-        from .scheduler.outcomes import EncodeFailedMark
-
         name = getattr(function, "__qualname__", repr(function))
-        wrapped = errors.SerializationError(f"{name} cannot be pickled: {error}", what="function", reason=error)
-        wrapped.__cause__ = error
         with shield, self.client.lock:
-            return self._kinds.add_broken(name, EncodeFailedMark(wrapped))
+            return self._kinds.add_broken(name, encode_failure(name, "function", error))
 
     def _items_arrived(self, stream: int) -> None:
         """Items of an array settled; under the client's lock."""

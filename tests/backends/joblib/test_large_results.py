@@ -83,3 +83,10 @@ def test_calls_leave_the_store_empty(eventually: Any) -> None:
         assert joblib.Parallel(2, "dist")(joblib.delayed(total)(shared) for _ in range(5)) == [LENGTH] * 5
     del shared
     eventually(has_room)
+
+
+def test_an_argument_beyond_the_store_fails_for_want_of_room_and_the_next_call_runs() -> None:
+    parallel = joblib.Parallel(n_jobs=2, backend="dist")
+    with pytest.raises(StoreFullError, match=r"no room for 7\d"):
+        parallel(joblib.delayed(total)(array) for array in [np.ones(10 * LENGTH)] * 3)
+    assert parallel(joblib.delayed(total)(np.ones(LENGTH)) for _ in range(3)) == [LENGTH] * 3
