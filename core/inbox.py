@@ -217,8 +217,8 @@ class Inbox:
             self._client.values.reclaim(extent.segment, extent.offset)
 
     def _on_give_back(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
-        given = self._client.values.give_back(pb.GiveBack.FromString(body).segments)
-        self._client.send(Frame.GIVE_BACK, pb.GiveBack(segments=given).SerializeToString())
+        segments, parts = self._client.values.give_back(pb.GiveBack.FromString(body).segments)
+        self._client.send(Frame.GIVE_BACK, pb.GiveBack(segments=segments, parts=parts).SerializeToString())
 
     def _on_drop_kinds(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         self.dropped_kinds.append(pb.DropKinds.FromString(body))

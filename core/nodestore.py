@@ -61,8 +61,9 @@ class NodeStore:
     """Drives the extents machine.
 
     `waiting` holds the writers that wait for room, oldest first. When one comes, and once more before one is refused,
-    all writers are asked for their empty segments: `_asked` holds those that have not answered, `_kept` the segments
-    that were asked for since then and in which nothing has ended that the node knows of.
+    all writers are asked for their empty segments, then for what is not used of others: `_asked` holds those that have
+    not answered, `_kept` the segments that were asked for since then and in which nothing has ended that the node knows
+    of.
     """
 
     def __init__(self, node: Node, budget_nbytes: int) -> None:
@@ -216,7 +217,7 @@ class NodeStore:
 
     def _may_come(self, entry: Waiting) -> bool:
         """Whether room may come: writers have still to answer, or something runs that may free some."""
-        if self._ask_back():
+        if self._ask_back(entry):
             return True
         if self._may_free(entry.writer) or self._is_moving():
             entry.is_last = False
@@ -225,25 +226,48 @@ class NodeStore:
             return False
         entry.is_last = True
         self._kept.clear()  # writers do not say when they let go of what only they knew
-        return self._ask_back()
+        return self._ask_back(entry)
 
-    def _ask_back(self) -> bool:
-        """Ask writers for their empty segments; True while an answer is due."""
+    def _ask_back(self, entry: Waiting) -> bool:
+        """Ask writers for their empty segments, or else for room in used ones; True while an answer is due."""
         wanted: dict[int, list[int]] = {}
         for segment, writer in self.extents.empty_segments():
-            if segment not in self._kept and writer != self.node.incarnation:
-                self._kept.add(segment)
-                wanted.setdefault(writer, []).append(segment)
+            self._want(segment, writer, wanted)
+        if not wanted and not self._asked:
+            self._want_parts(entry, wanted)
         for writer, segments in wanted.items():
             if self.node.send(writer, Frame.GIVE_BACK, pb.GiveBack(segments=segments).SerializeToString()):
                 self._asked.add(writer)
         return bool(self._asked)
 
+    def _want(self, segment: int, writer: int, wanted: dict[int, list[int]]) -> bool:
+        if segment in self._kept or writer == self.node.incarnation:
+            return False
+        self._kept.add(segment)
+        wanted.setdefault(writer, []).append(segment)
+        return True
+
+    def _want_parts(self, entry: Waiting, wanted: dict[int, list[int]]) -> None:
+        """Choose the segments with most unused room, as many as it takes: writers need new leases afterwards.
+
+        At first only those with very much of it, for of others a writer is just making use; before one is refused all.
+        """
+        least = max(entry.needed, self._usual_nbytes())
+        missing = entry.needed - self._free_nbytes()
+        for nbytes, segment, writer in self.extents.slack_segments():
+            if not entry.is_last and (missing <= 0 or nbytes < least):
+                break
+            if self._want(segment, writer, wanted):
+                missing -= nbytes
+
     def on_give_back(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
-        """A writer says which of the segments it was asked for are empty; it has forgotten them."""
+        """A writer says what of the segments it was asked for is empty; it has forgotten that."""
         self._asked.discard(peer.incarnation)
-        for segment in pb.GiveBack.FromString(body).segments:
+        given = pb.GiveBack.FromString(body)
+        for segment in given.segments:
             self.extents.on_given_back(peer.incarnation, segment)
+        for part in given.parts:
+            self.extents.on_trimmed(peer.incarnation, part.segment, part.offset, part.nbytes)
 
     def _may_free(self, writer: int) -> bool:
         """Whether a worker that does not itself wait, for room or for another task, can still free some.

@@ -14,7 +14,7 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .ids import ObjectId
@@ -269,8 +269,8 @@ class Values:
             self._writers[segment] = SegmentWriter(segment, fd, nbytes)
             self._allocator.add_segment(segment, nbytes)
 
-    def give_back(self, wanted: Container[int]) -> list[int]:
-        """Part with those of the wanted segments that hold nothing, and say which."""
+    def give_back(self, wanted: Sequence[int]) -> tuple[list[int], list[pb.Extent]]:
+        """Part with those of the wanted segments that hold nothing, and with what is not used of the others."""
         with self._space:
             # New ones are not given away under the threads that asked for them.
             idle = self._allocator.idle_segments(used_before=self._leasing > 0)
@@ -279,7 +279,12 @@ class Values:
                 self._allocator.remove_segment(segment)
                 self._writers.pop(segment).close()
                 self.reader.remove(segment)
-        return empty
+            parts = [
+                pb.Extent(segment=segment, offset=offset, nbytes=nbytes)
+                for segment in wanted
+                for offset, nbytes in self._allocator.trim(segment)
+            ]
+        return empty, parts
 
     def take_unannounced(self, objects: tuple[pb.Descriptor, ...]) -> list[pb.Descriptor]:
         """Return those of `objects` that the node must hear of with this message."""

@@ -21,9 +21,12 @@ class Extent(NamedTuple):
 
 
 class _Space:
-    """One segment: live extents and warm free blocks by begin, the latter by end too. Blocks never touch."""
+    """One segment: live extents and warm free blocks by begin, the latter by end too. Blocks never touch.
 
-    __slots__ = ("ends", "free", "high", "live", "nbytes")
+    ``gone`` are blocks below the high-water mark that were parted with.
+    """
+
+    __slots__ = ("ends", "free", "gone", "high", "live", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -31,6 +34,7 @@ class _Space:
         self.live: dict[int, int] = {}
         self.free: dict[int, tuple[int, int]] = {}  # begin -> (nbytes, negative stamp)
         self.ends: dict[int, int] = {}  # end -> begin
+        self.gone: dict[int, int] = {}  # begin -> nbytes
 
     @property
     def tail(self) -> int:
@@ -67,8 +71,27 @@ class Allocator:
             raise ValueError(f"segment {segment} has {len(space.live)} live extents")
         for begin in list(space.free):
             self._take_free(segment, begin)
-        self.capacity_nbytes -= space.nbytes
+        self.capacity_nbytes -= space.nbytes - sum(space.gone.values())
         del self._spaces[segment]
+
+    def trim(self, segment: int) -> list[tuple[int, int]]:
+        """Part with all free room of a segment and return (offset, nbytes) of each piece; what lies there stays.
+
+        Nothing of one that is not there, or in which nothing lies: that can be parted with as a whole.
+        """
+        space = self._spaces.get(segment)
+        if space is None or not space.live:
+            return []
+        tail = space.tail
+        if tail < space.high:
+            self._take_free(segment, tail)
+        parts = [(begin, self._take_free(segment, begin)) for begin in list(space.free)]
+        space.gone.update(parts)
+        if tail < space.nbytes:
+            parts.append((tail, space.nbytes - tail))
+        space.high = space.nbytes = tail
+        self.capacity_nbytes -= sum(nbytes for _, nbytes in parts)
+        return parts
 
     def allocate(self, nbytes: int) -> Extent | None:
         """Return space for ``nbytes``, rounded up to pages, or None when no segment has it in one piece."""
@@ -133,12 +156,12 @@ class Allocator:
         for segment, space in self._spaces.items():
             free = [(at, nbytes) for at, (nbytes, _) in space.free.items()]
             begun = 0
-            for at, nbytes in sorted([*space.live.items(), *free]):
+            for at, nbytes in sorted([*space.live.items(), *free, *space.gone.items()]):
                 assert at == begun, f"gap or overlap in segment {segment}"
                 begun += nbytes
             assert begun == space.high <= space.nbytes, f"high-water mark of {segment} is wrong"
             assert {at + nbytes: at for at, nbytes in free} == space.ends
             assert space.ends.keys().isdisjoint(space.free), f"free blocks touch in segment {segment}"
             used += sum(space.live.values())
-            capacity += space.nbytes
+            capacity += space.nbytes - sum(space.gone.values())
         assert (self.used_nbytes, self.capacity_nbytes) == (used, capacity), f"{used} bytes of {capacity}"

@@ -42,7 +42,7 @@ class Reclaim(NamedTuple):
 
 
 class ReleasePages(NamedTuple):
-    """Give the pages of an extent back to the system: its writer is gone, so nobody would use them again."""
+    """Give pages back to the system: nobody will use them again, since their writer is gone or has parted with them."""
 
     segment: int
     offset: int
@@ -96,7 +96,7 @@ class Extents:
 
     def __init__(self, budget_nbytes: int) -> None:
         self.budget_nbytes = budget_nbytes
-        self.used_nbytes = 0  # whole segments of living writers, announced extents of dead ones
+        self.used_nbytes = 0  # segments of living writers, but for what was trimmed; announced extents of dead ones
         self.commands: list[Command] = []
         self.ignored: Counter[str] = Counter()
         self._last_segment = 0
@@ -263,6 +263,16 @@ class Extents:
         self.used_nbytes -= home.nbytes
         self._drop_if_empty(segment, home)
 
+    def on_trimmed(self, writer: int, segment: int, offset: int, nbytes: int) -> None:
+        """A writer has parted with room of a segment in which it has something."""
+        home = self._segments.get(segment)
+        if home is None or home.writer != writer or nbytes > home.nbytes - home.used:
+            self.ignored["trimmed"] += 1
+            return
+        home.nbytes -= nbytes
+        self.used_nbytes -= nbytes
+        self.commands.append(ReleasePages(segment, offset, nbytes))
+
     def on_process_met(self, process: int) -> None:
         """A process that was taken for gone is here again: a client whose session with this node ended has another."""
         self._gone.pop(process, None)
@@ -306,6 +316,15 @@ class Extents:
     def empty_segments(self) -> list[tuple[int, int]]:
         """(segment, writer) of those without announced extents; their writers may have others in them."""
         return [(s, home.writer) for s, home in self._segments.items() if home.writer is not None and not home.extents]
+
+    def slack_segments(self) -> list[tuple[int, int, int]]:
+        """(nbytes beside announced extents, segment, writer) of those that have some of both, most first."""
+        slack = [
+            (home.nbytes - home.used, s, home.writer)
+            for s, home in self._segments.items()
+            if home.writer is not None and home.extents and home.nbytes > home.used
+        ]
+        return sorted(slack, key=lambda entry: -entry[0])
 
     def _unpin(self, key: Key, count: int) -> None:
         entry = self._entries[key]

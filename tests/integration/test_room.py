@@ -89,6 +89,22 @@ print(len(ob.get(ob.put(bytes(20_000_000)))))
     assert out == "full\n" + "20000000\n" * 4
 
 
+def test_room_beside_a_small_object_is_given_up_where_others_need_it(run_program: Any) -> None:
+    out = run_program(f"""{HEAD}
+@ob.remote
+def make(i):
+    return np.full(500_000, i)
+
+ob.init(num_cpus=2, store_memory="256MB")
+ob.put(np.ones(24_000_000))  # 192 MB, let go at once
+gc.collect()
+small = ob.put(np.arange(50_000))  # where that lay
+refs = [make.remote(i) for i in range(40)]
+print(sum(int(ref[0]) for ref in ob.get(refs)), ob.get(small).sum())
+""")
+    assert out == f"{sum(range(40))} {sum(range(50_000))}\n"
+
+
 def test_what_the_program_let_go_is_room_for_its_next_task(run_program: Any) -> None:
     out = run_program(f"""{HEAD}
 def make():

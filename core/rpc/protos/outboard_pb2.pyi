@@ -283,12 +283,14 @@ class Error(_message.Message):
     def __init__(self, pickled: _Optional[bytes] = ..., type_name: _Optional[str] = ..., text: _Optional[str] = ..., traceback: _Optional[str] = ..., cause: _Optional[_Union[Error.Cause, str]] = ..., value_repr: _Optional[str] = ..., lost: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
 class Extent(_message.Message):
-    __slots__ = ["offset", "segment"]
+    __slots__ = ["nbytes", "offset", "segment"]
+    NBYTES_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    nbytes: int
     offset: int
     segment: int
-    def __init__(self, segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    def __init__(self, segment: _Optional[int] = ..., offset: _Optional[int] = ..., nbytes: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
     __slots__ = ["asker", "nbytes", "offset", "owner", "seq", "version"]
@@ -345,10 +347,12 @@ class GetPacket(_message.Message):
     def __init__(self, packet: _Optional[int] = ...) -> None: ...
 
 class GiveBack(_message.Message):
-    __slots__ = ["segments"]
+    __slots__ = ["parts", "segments"]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[Extent]
     segments: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, segments: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., parts: _Optional[_Iterable[_Union[Extent, _Mapping]]] = ...) -> None: ...
 
 class Grant(_message.Message):
     __slots__ = ["credit", "kind"]

@@ -466,7 +466,7 @@ def test_copies_make_room_for_writers_and_for_other_copies(aio: AioLoop) -> None
             here.store.on_lease(here.peers[WRITER], lease, 0, ())  # type: ignore[arg-type]
             assert here.said[-1][:2] == (WRITER, Frame.SEGMENT)
             segment = pb.Segment.FromString(here.said[-1][2]).segment
-            here.store.extents.on_announced(ROOT, 50, 0, segment, 0, 4096, WRITER)
+            here.store.extents.on_announced(ROOT, 50, 0, segment, 0, 8 * MIB, WRITER)
             assert here.store.extents.find(ObjectId(ROOT, 2), 0) is not None, "it is pinned"
             here.pull(objects[0])
             await here.answer(count=4)

@@ -81,6 +81,26 @@ def test_idle_segments_can_be_removed() -> None:
     assert repr(allocator) == f"<Allocator segments=1 used={2 * PAGE} of {2 * PAGE}>"
 
 
+def test_trimmed_segment_keeps_what_lies_in_it_and_no_other_room() -> None:
+    allocator = Allocator()
+    allocator.add_segment(1, 10 * PAGE)
+    for size in (1, 2, 1, 3):
+        allocator.allocate(size * PAGE)
+    allocator.free(1, PAGE)
+    allocator.free(1, 4 * PAGE)
+    assert allocator.trim(1) == [(PAGE, 2 * PAGE), (4 * PAGE, 6 * PAGE)]
+    allocator.check()
+    assert (allocator.used_nbytes, allocator.capacity_nbytes) == (2 * PAGE, 2 * PAGE)
+    assert allocator.allocate(PAGE) is None and allocator.trim(1) == []
+    allocator.free(1, 0)
+    assert allocator.allocate(PAGE) == Extent(1, 0, PAGE, False)
+    allocator.free(1, 0)
+    allocator.free(1, 3 * PAGE)
+    assert allocator.idle_segments() == [1] and allocator.trim(1) == [] == allocator.trim(2)
+    allocator.remove_segment(1)
+    assert allocator.capacity_nbytes == 0
+
+
 def test_wrong_calls_are_refused() -> None:
     allocator = Allocator()
     allocator.add_segment(1, PAGE)
@@ -97,6 +117,7 @@ class AllocatorWalk(RuleBasedStateMachine):
         super().__init__()
         self.allocator = Allocator(page=4)
         self.pages: dict[tuple[int, int], bool] = {}  # every page that was ever used: in use now
+        self.gone: set[tuple[int, int]] = set()
         self.segments = 0
 
     @rule(pages=st.integers(1, 12))
@@ -112,6 +133,7 @@ class AllocatorWalk(RuleBasedStateMachine):
         pages = [(extent.segment, extent.offset // 4 + step) for step in range(extent.nbytes // 4)]
         assert extent.nbytes >= nbytes
         assert not any(self.pages.get(page) for page in pages), "overlap"
+        assert self.gone.isdisjoint(pages), "what was parted with"
         assert extent.fresh == any(page not in self.pages for page in pages)
         self.pages.update(dict.fromkeys(pages, True))
         return extent
@@ -121,6 +143,13 @@ class AllocatorWalk(RuleBasedStateMachine):
         self.allocator.free(extent.segment, extent.offset)
         for step in range(extent.nbytes // 4):
             self.pages[extent.segment, extent.offset // 4 + step] = False
+
+    @rule(segment=st.integers(1, 4))
+    def trim(self, segment: int) -> None:
+        for offset, nbytes in self.allocator.trim(segment):
+            pages = {(segment, (offset + at) // 4) for at in range(0, nbytes, 4)}
+            assert self.gone.isdisjoint(pages) and not any(self.pages.get(page) for page in pages)
+            self.gone |= pages
 
     @invariant()
     def conserves(self) -> None:

@@ -36,6 +36,20 @@ def test_leases_end_at_the_budget(table: Extents) -> None:
     assert table.used_nbytes == 250
 
 
+def test_room_that_a_writer_parts_with_is_there_for_others(table: Extents) -> None:
+    announce(table, nbytes=30)
+    assert table.on_lease(READER, 160) is None
+    assert table.slack_segments() == [(70, 1, WRITER)]
+    table.on_trimmed(WRITER, 1, 30, 71)  # more than is not used
+    table.on_trimmed(READER, 1, 30, 70)
+    assert table.ignored["trimmed"] == 2 and table.take_commands() == []
+    table.on_trimmed(WRITER, 1, 40, 60)
+    assert table.take_commands() == [ReleasePages(1, 40, 60)]
+    assert table.slack_segments() == [(10, 1, WRITER)] and table.on_lease(READER, 160) == 2
+    table.on_process_died(WRITER)
+    assert table.used_nbytes == 160 + 30
+
+
 def test_freed_and_unpinned_extent_is_reclaimed(table: Extents) -> None:
     announce(table)
     assert table.pin(OID, 0, READER) and table.pin(OID, 0, READER)
