@@ -101,6 +101,7 @@ class Worker:
         self.in_user_code = False
         self.missed_cancel = False  # a cancelling signal came while no task ran
         self.is_encoding = False  # a result that may have to wait for room in the store
+        self.is_initializing = False
         self.preload: list[str] = []
         self.printed = False
         self.root = 0  # the client at the top, whose end is this process's end
@@ -173,8 +174,8 @@ class Worker:
     def _in_task(self) -> bool:
         """Whether a wait of this thread gives back CPUs: the task may wait for any of its threads, but not for ours."""
         if threading.get_ident() == self.main_thread:
-            return self.in_user_code or self.is_encoding
-        return self.in_user_code and not self.client.background.is_current
+            return self.in_user_code or self.is_encoding or self.is_initializing
+        return (self.in_user_code or self.is_initializing) and not self.client.background.is_current
 
     def _become(self, hello: pb.Hello) -> None:
         """Look to the tasks like a process of the client."""
@@ -199,10 +200,13 @@ class Worker:
         current.name = f"OutboardWorker-{self.number + 1}"
 
     def _initialize(self, binding: pb.Binding) -> bool:
+        self.is_initializing = True
         try:
             _prepare(binding.sys_path, binding.modules)
             initializer, _ = self._decode_pinned(binding.initializer)
             initializer()
+            self.is_initializing = False
+            self.client.turns.end_task()
         except BaseException as error:
             outcome = encode_error(error)
             self.link.send(Frame.INIT_FAILED, pb.InitFailed(outcome=outcome).SerializeToString())

@@ -7,13 +7,14 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from outboard.store.serialize import BUFFER_MIN
-
 from .failures import explained
 
 TaskTuple = tuple[Callable[..., Any], Sequence[Any], dict[str, Any]]
 
 NOTHING = range(0)
+
+#: Bytes of an argument whose task travels alone: it lies in the store, which many at once would fill.
+LARGE_NBYTES = 64 << 10
 
 _args_of, _kwargs_of = itemgetter(1), itemgetter(2)
 
@@ -39,7 +40,7 @@ def _has_size(kind: type) -> bool:
 
 def _is_large(value: Any) -> bool:
     try:
-        return bool(value.nbytes > BUFFER_MIN)
+        return bool(value.nbytes > LARGE_NBYTES)
     except Exception:  # of a property of the argument's own
         return True
 

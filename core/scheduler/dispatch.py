@@ -301,10 +301,16 @@ class Dispatch:
     def on_blocked(self, worker: int, now: float) -> None:
         """A worker's task waits: its CPUs are free, and what lies behind it may be what it waits for.
 
-        A thread that outlives its task may say so too late; that is counted.
+        If it is its initialiser that waits, nothing is meant for the worker meanwhile. A thread that outlives its task
+        may say so too late; that is counted.
         """
         blocked = self._tables.find_worker(worker, "blocked")
         if blocked is None or _is_ending(blocked, self._tables):
+            return
+        if blocked.state == STARTING:
+            blocked.is_held_up = True
+            self._leases.release(blocked)
+            self._dealer.deal(now)
             return
         if blocked.state != BUSY:
             self._tables.counts["late_blocked"] += 1
@@ -321,6 +327,11 @@ class Dispatch:
         """
         asking = self._tables.find_worker(worker, "unblock")
         if asking is None:
+            return
+        if asking.state == STARTING:
+            asking.is_held_up = False
+            self._tables.commands.append(Resume(worker))
+            self._dealer.deal(now)
             return
         if asking.state != BLOCKED:
             self._tables.counts["late_unblock"] += 1

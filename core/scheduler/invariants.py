@@ -154,6 +154,7 @@ def _check_worker(worker: Worker, tables: Tables) -> None:
         assert packet.count == there, f"packet {packet.number}"
     assert range_.tasks == tasks, f"tasks of {worker!r}"
     assert abs(range_.seconds - seconds) < 1e-6, f"seconds of {worker!r}"
+    assert not (worker.is_held_up and worker.shape), f"a lease of {worker!r}, whose initialiser waits"
     if state in LEASED_STATES:
         assert packets and worker.shape is not None, f"{worker!r} has nothing to do"
         assert worker.holds_cpu == (state == WorkerState.BUSY), f"CPUs of {worker!r}"

@@ -293,6 +293,8 @@ class Leases:
         demand = shape.demand
         for workers in (binding.idle, binding.spare):
             for worker in reversed(workers.values()):
+                if worker.is_held_up:
+                    continue
                 if not (worker.gpu_ids or demand.gpu) or self._tables.resources.gpus_fit(worker.gpu_ids, demand):
                     return worker
         return None

@@ -51,8 +51,9 @@ class Client:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is the client of a task that is blocked."""
-        return self.worker is not None and self.worker.state == WorkerState.BLOCKED
+        """Whether it is the client of a task, or of an initialiser, that waits."""
+        worker = self.worker
+        return worker is not None and (worker.state == WorkerState.BLOCKED or worker.is_held_up)
 
 
 class Binding:
@@ -106,12 +107,12 @@ class Worker:
     ``shape`` is its lease; ``holds_cpu`` is False while the lease's CPUs are given back. ``given`` counts tasks
     against ``max_tasks``. ``is_recalling``: a Recall is not answered yet; ``recall_again``: another must follow it;
     ``is_barred``: the last one brought nothing and nothing has changed since. ``is_forked``: its process is there;
-    ``has_served``: it has reported.
+    ``is_held_up``: its initialiser waits for tasks; ``has_served``: it has reported.
     """
 
     __slots__ = (
         "number", "binding", "gpu_ids", "state", "shape", "holds_cpu", "is_nested", "range", "given", "clients",
-        "has_served", "is_forked", "is_recalling", "recall_again", "is_barred", "kill_delay",
+        "has_served", "is_forked", "is_held_up", "is_recalling", "recall_again", "is_barred", "kill_delay",
     )  # fmt: skip
 
     def __init__(self, number: int, binding: Binding, gpu_ids: tuple[int, ...]) -> None:
@@ -126,6 +127,7 @@ class Worker:
         self.given = 0
         self.has_served = False
         self.is_forked = False
+        self.is_held_up = False
         self.clients: list[Client] = []
         self.is_recalling = False
         self.recall_again = False

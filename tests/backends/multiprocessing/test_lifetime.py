@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import outboard
 from outboard import engine
 from outboard.errors import TaskCancelledError
 from outboard.multiprocessing import Pool, cpu_count
@@ -61,6 +62,15 @@ def test_wrong_arguments_are_refused(pool_class: Any, kwargs: Any, error: type[E
 def test_initializer_sets_what_tasks_read(pool_class: Any) -> None:
     with pool_class(2, set_scale, (10,)) as p:
         assert p.map(scaled, range(4)) == [0, 10, 20, 30]
+
+
+def set_scale_by_a_task() -> None:
+    set_scale(outboard.get(outboard.remote(abs).remote(-8)))
+
+
+def test_initializer_may_wait_for_tasks(native_pool_class: Any) -> None:
+    with native_pool_class(4, set_scale_by_a_task) as p:  # more than there are CPUs
+        assert p.map(scaled, range(4)) == [0, 8, 16, 24]
 
 
 def test_initializer_that_raises_ends_every_call_with_its_exception(our_pool_class: Any) -> None:

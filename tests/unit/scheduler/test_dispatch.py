@@ -482,6 +482,21 @@ def test_child_never_lies_behind_its_own_parent() -> None:
     assert node.submit(1, 1, 70) == []
 
 
+def test_nothing_is_meant_for_a_worker_whose_initialiser_waits_until_it_goes_on() -> None:
+    node = Node(1)
+    node.on_binding(ROOT, BindingSpec(3, 1))
+    node.on_kind(ROOT, KindSpec(2, 3, ONE))
+    assert only(node.submit(1, 2), StartWorker).worker == 1  # with the only CPU
+    node.on_client_joined(70, ROOT, 0.0, worker=1)
+    node.on_kind(70, KindSpec(1, 0, ONE))
+    assert node.submit(1, 1, 70) == []
+    child = packets(node.start(node.on_blocked(1, 0.0)))[0]
+    assert child.worker == 2
+    assert node.on_unblock(1, 0.0) == [Resume(1)]  # it holds no CPU, and needs none
+    node.finish(child)
+    assert [p.worker for p in packets(node.on_worker_started(1, 0.0))] == [1]
+
+
 @pytest.mark.parametrize(("event", "answer"), [("on_blocked", []), ("on_unblock", [Resume(1)])])
 def test_idle_worker_does_not_block_and_nobody_waits_for_it(node: Node, event: str, answer: list[Any]) -> None:
     node.measured(0.1)

@@ -59,6 +59,7 @@ class FakeWorker:
         self.binding = command.binding
         self.gpu_ids = command.gpu_ids
         self.is_started = False
+        self.is_held_up = False
         self.is_ending = False
         self.is_blocked = False
         self.asks = False
@@ -148,7 +149,7 @@ class DispatchMachine(RuleBasedStateMachine):
             case Resume(number):
                 worker = self.workers[number]
                 assert worker.asks
-                worker.is_blocked = worker.asks = False
+                worker.is_blocked = worker.is_held_up = worker.asks = False
             case Unbound(client, binding):
                 key = client, binding
                 assert key in self.dropped
@@ -399,10 +400,31 @@ class DispatchMachine(RuleBasedStateMachine):
     def start(self, events: list[str]) -> None:
         for worker in [w for w in self.live_workers() if not w.is_started]:
             if not worker.is_ending:
+                if worker.is_held_up:
+                    self.initialise(worker)
                 worker.is_started = True
                 for event in events:
                     getattr(self.dispatch, event)(worker.number, self.now)
                     self.obey()
+
+    @precondition(lambda self: any(not w.is_started and not w.is_held_up for w in self.live_workers()))
+    @rule(data=st.data())
+    def hold_up(self, data: st.DataObject) -> None:
+        worker = self.pick(data, [w for w in self.live_workers() if not w.is_started and not w.is_held_up])
+        worker.is_held_up = True
+        self.dispatch.on_blocked(worker.number, self.now)
+        self.obey()
+
+    @precondition(lambda self: any(w.is_held_up for w in self.live_workers()))
+    @rule(data=st.data())
+    def go_on_with_start(self, data: st.DataObject) -> None:
+        self.initialise(self.pick(data, [w for w in self.live_workers() if w.is_held_up]))
+
+    def initialise(self, worker: FakeWorker) -> None:
+        worker.asks = True
+        self.dispatch.on_unblock(worker.number, self.now)
+        self.obey()
+        assert not worker.is_held_up, "an initialiser waits for nobody's CPU"
 
     @precondition(lambda self: any(not w.is_started and w.binding for w in self.live_workers()))
     @rule(data=st.data())
@@ -509,6 +531,8 @@ class DispatchMachine(RuleBasedStateMachine):
             if worker.is_ending:
                 self.bury(worker, running=False)
             elif not worker.is_started:
+                if worker.is_held_up:
+                    self.initialise(worker)
                 worker.is_started = True
                 self.dispatch.on_worker_started(worker.number, self.now)
                 self.obey()
