@@ -35,7 +35,7 @@ SIBLINGS = ("rpc", "store", "process")
 RING_2 = {"rpc", "store", "process", "scheduler", *RING_0}
 
 #: What backends may import of Outboard.
-PUBLIC = {"outboard", "outboard.calls", "outboard.engine", "outboard.errors", "outboard.options"}
+PUBLIC = {"outboard", "outboard.calls", "outboard.cpushare", "outboard.engine", "outboard.errors", "outboard.options"}
 
 MOST_LINES = 700
 MOST_FUNCTION_LINES = 60

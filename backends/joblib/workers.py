@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import joblib
+from outboard.cpushare import cpu_share
 from outboard.engine import Binding, Engine, current, peek
 from outboard.options import Settings, TaskOptions
 
@@ -21,9 +22,6 @@ SLOTS_SECONDS = 1.0
 
 #: Sets of processes kept between calls, besides those that are in use. Each costs the memory of idle workers.
 KEPT = 2
-
-#: Smallest amount of a resource that can be asked for.
-_CPU_STEP = 1e-4
 
 
 class Initializer(NamedTuple):
@@ -42,8 +40,8 @@ class Initializer(NamedTuple):
 class Workers:
     """Processes for at most `n_jobs` tasks at a time; those of the whole cluster when `binding` is None."""
 
-    def __init__(self, n_jobs: int, slots: int, initializer: Initializer | None = None) -> None:
-        share = 1.0 if n_jobs <= slots else max(1, int(slots / n_jobs / _CPU_STEP)) * _CPU_STEP
+    def __init__(self, n_jobs: int, share: float = 1.0, initializer: Initializer | None = None) -> None:
+        """`share`: CPUs that each task asks for."""
         self.options = TaskOptions(num_cpus=share, max_retries=0)
         self.n_jobs = n_jobs
         self.initializer = initializer
@@ -94,13 +92,13 @@ class Keeper:
         """Give the workers for one call; `are_all`: whatever the cluster has, also what joins it meanwhile."""
         slots = self.count_slots()
         if initializer is None and (are_all or n_jobs == slots):
-            return Workers(n_jobs, max(slots, n_jobs))
+            return Workers(n_jobs)
         with self._lock:
             self._meet(engine)
             self._take_back(engine)
             workers = next((kept for kept in self._kept if kept.serves(n_jobs, initializer)), None)
             if workers is None:
-                workers = Workers(n_jobs, slots, initializer)
+                workers = Workers(n_jobs, cpu_share(engine, n_jobs), initializer)
                 workers.bind(engine)
             else:
                 self._kept.remove(workers)

@@ -13,8 +13,8 @@ from outboard.errors import RemoteTraceback as CoreTraceback
 from outboard.errors import SerializationError, TaskCancelledError, WorkerLostError
 
 # The type checker's stubs leave these two out.
-MaybeEncodingError: Any = standard.MaybeEncodingError  # type: ignore[attr-defined]
-RemoteTraceback: Any = standard.RemoteTraceback  # type: ignore[attr-defined]
+MaybeEncodingError: Any = standard.MaybeEncodingError  # type: ignore[attr-defined]  # in no stub
+RemoteTraceback: Any = standard.RemoteTraceback  # type: ignore[attr-defined]  # in no stub
 
 #: What `multiprocessing` says of what only its own child processes can be given.
 _NEEDS_INHERITANCE = re.compile(r"(?P<kind>\w+) objects should only be shared between processes through inheritance")

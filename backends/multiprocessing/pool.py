@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from outboard.calls import describe_call
+from outboard.cpushare import cpu_share
 from outboard.engine import Chunk, Spread, TaskArray, current
 from outboard.options import TaskOptions
 
@@ -21,7 +22,7 @@ from .faults import explained, terminated, translated
 from .feed import Feed, call_weakly
 from .iterators import IMapIterator, IMapUnorderedIterator, flattened
 from .results import KILL_AFTER, ApplyResult, Callback, MapResult
-from .workers import PoolWorker, cpu_share, list_workers
+from .workers import PoolWorker, list_workers
 
 INIT, RUN, CLOSE, TERMINATE = "INIT", "RUN", "CLOSE", "TERMINATE"
 
@@ -55,7 +56,7 @@ def _whole_number(processes: Any) -> int:
     return int(processes)
 
 
-class Pool(_StandardPool):  # type: ignore[misc]
+class Pool(_StandardPool):  # type: ignore[misc]  # Any to the type checker, see there
     """`multiprocessing.Pool` whose workers are those of the cluster.
 
     It inherits the standard class only for `isinstance` of other libraries: no state or process of it is ever made.

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from outboard.engine import Binding, Engine
-
-#: Smallest amount of a resource that can be asked for.
-_CPU_STEP = 1e-4
 
 
 class PoolWorker:
@@ -40,13 +35,3 @@ def list_workers(engine: Engine, binding: Binding) -> list[PoolWorker]:
         for worker in node.get("workers", ())
         if worker["binding"] == binding.id and worker.get("owner", binding.owner) == binding.owner
     ]
-
-
-def cpu_share(engine: Engine, processes: int) -> float:
-    """Give the CPUs that each task asks for, so that all processes can run at once as in the standard pool."""
-    resources: dict[str, Any] = engine.cluster_resources()
-    cpus = resources.get("CPU", 0)
-    if not cpus or processes <= cpus:
-        return 1
-    # Rounded down: the shares of all processes together must fit.
-    return max(1, int(cpus / processes / _CPU_STEP)) * _CPU_STEP
