@@ -109,7 +109,7 @@ class ParallelCall:
     def _divided(self, batch: Batch) -> Iterator[range]:
         """Yield which tasks travel together: several tiny ones, but none with large arguments."""
         size, count = self._sizer.item_size, len(batch)
-        if size > 1 and have_large(batch.tasks or ()):
+        if min(size, count) > 1 and have_large(batch.tasks or ()):
             size = 1
         return (range(first, min(first + size, count)) for first in range(0, count, size))
 
@@ -127,8 +127,10 @@ class ParallelCall:
                 items.append(calls if len(calls) > 1 else calls[0])
             self._count += len(items)
             # In the call's thread one callback follows the other: what they submit goes out together.
-            array.extend(items, gather=threading.current_thread() is self._thread)
-        self._wake.set()
+            is_own = threading.current_thread() is self._thread
+            array.extend(items, gather=is_own)
+        if not is_own:
+            self._wake.set()
 
     def _open(self, batch: Batch) -> tuple[Task, TaskArray]:
         """Open the array, whose function holds that of the first task: most calls have no other."""
