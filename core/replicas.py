@@ -101,6 +101,9 @@ class Replicas:
         elif extents.is_freed(oid, d.version):
             if waiter is not None:
                 self._refuse(key, waiter, Cause.LOST, "its owner has let go of it")
+        elif self._node.tree is not None and self._node.tree.has_lost(d.node, root):
+            if waiter is not None:
+                self._refuse(key, waiter, Cause.LOST, pulls.SESSION_LOST)
         else:
             # What its node gave away when it left, the root's own node has.
             other = self._node.tree.own_node_of(root) if self._node.tree is not None else 0
@@ -135,6 +138,11 @@ class Replicas:
         """A node has ended, or cannot be reached any more."""
         self.giving.on_node_gone(node)
         self._pulls.on_source_gone(node)
+        self._drive()
+
+    def on_session_lost(self, node: int, root: int) -> None:
+        """A client's session with a node was lost, and with it what lay there for that client."""
+        self._pulls.on_session_lost(node, root)
         self._drive()
 
     def on_fetch(self, body: bytes) -> None:

@@ -153,6 +153,7 @@ class Tree:
         self._peering = peering
         self._roots: dict[int, End] = {}  # owners' ends, of roots here
         self._branches: dict[int, dict[int, Trunk]] = {}  # the same by root and node
+        self._lost: dict[int, set[int]] = {}  # by root: nodes not heard of since a session was lost
         self._stems = End(self, Sessions(Role.NODE, node.incarnation))  # nodes' ends, of roots elsewhere
         self._stem_of: dict[int, Trunk] = {}  # the same by root
         self._node_frames = {t: node.handlers[t] for t in TO_NODES}
@@ -173,6 +174,10 @@ class Tree:
     def has_branches(self) -> bool:
         """Whether clients of this node have sessions with other nodes."""
         return any(self._branches.values())
+
+    def has_lost(self, node: int, root: int) -> bool:
+        """Whether a root of this node has lost what lay for it at a node, with its session."""
+        return node in self._lost.get(root, ())
 
     def stems(self) -> list[Trunk]:
         """The trunks of roots that are elsewhere."""
@@ -348,6 +353,8 @@ class Tree:
         body = data[STAMP.size :]
         if not trunk.far and not trunk.session.in_use:
             trunk.session.set_in_use(True, self.now())
+        if self._lost:
+            self._lost.get(trunk.root, set()).discard(trunk.far)  # what it says from now on is of another session
         try:
             if destination in (0, self.node.incarnation, ALL):
                 if destination == ALL:
@@ -385,6 +392,8 @@ class Tree:
             elif trunk.far and root is not None:
                 self._meet(source, trunk)
                 self._introduce(root, asked.hello, asked.node, asked.address)
+        elif frame_type == Frame.NODE_GONE:
+            self.node.store.replicas.on_session_lost(pb.NodeGone.FromString(body).node, trunk.root)
         elif frame_type == Frame.EVACUATE:
             self.handover.on_evacuate(trunk, body)
         elif frame_type == Frame.EVACUATED:
@@ -467,6 +476,7 @@ class Tree:
     def _close_root(self, end: End, root: int) -> None:
         trunks = list(end.trunks.values())
         self._branches.pop(root, None)
+        self._lost.pop(root, None)
         for trunk in trunks:
             end.give_up(trunk)
         for command in end.machine.take_commands():  # its last words; what it says of ends concerns nobody any more
@@ -498,9 +508,18 @@ class Tree:
                 target = self.node.peers.get(guest)
                 if target is not None:
                     self.node.pass_to(target, Frame.NODE_GONE, gone, self.node.incarnation)
+            if why:
+                self._on_lost(trunk, gone)
         elif self._stem_of.get(trunk.root) is trunk:
             del self._stem_of[trunk.root]
         self._forget_members(trunk)
+
+    def _on_lost(self, trunk: Trunk, gone: bytes) -> None:
+        """Nobody of this root waits any more for what lay at the node of a session that was lost."""
+        self._lost.setdefault(trunk.root, set()).add(trunk.far)
+        self.node.store.replicas.on_session_lost(trunk.far, trunk.root)
+        for other in self._branches.get(trunk.root, {}).values():
+            other.send(Frame.NODE_GONE, gone, self.node.incarnation, 0)
 
     def _forget_members(self, trunk: Trunk) -> None:
         members, trunk.members = trunk.members, set()

@@ -25,6 +25,9 @@ MOST_TRANSFERS = 8
 MOST_ATTEMPTS = 3
 PAUSES = (0.0, 0.3, 1.5)
 
+#: Why an object cannot be had whose only copy lay at a node with which its client's session was lost.
+SESSION_LOST = "the session with the node that had it was lost"
+
 Key = tuple[int, int, int]  # owner, seq, version
 
 
@@ -243,18 +246,27 @@ class Pulls:
 
     def on_source_gone(self, node: int) -> None:
         """A node has ended, or nobody can reach it any more."""
-        reason = "the node that had it has gone"
         self._doubted.discard(node)
-        for pull in self._pulls.values():
+        self._leave_source(node, list(self._pulls), "the node that had it has gone")
+
+    def on_session_lost(self, node: int, root: int) -> None:
+        """A client's session with a node was lost: what that has of the client's objects is had no more."""
+        keys = [key for key, pull in self._pulls.items() if pull.root == root]
+        self._leave_source(node, keys, SESSION_LOST)
+
+    def _leave_source(self, node: int, keys: list[Key], reason: str) -> None:
+        """Try these with this source no more."""
+        pulls = {key: self._pulls[key] for key in keys}
+        for pull in pulls.values():
             if node in pull.sources:
                 pull.sources.remove(node)
-        lost = [(key, pull) for key, pull in self._pulls.items() if pull.source is None and not pull.sources]
+        lost = [(key, pull) for key, pull in pulls.items() if pull.source is None and not pull.sources]
         for key, _ in lost:  # before any of them ends, so that none of them gets a transfer
             self._due.pop(key, None)
             self._ahead.pop(key, None)
         for key, pull in lost:
             self._refuse(key, pull, Cause.LOST, reason)
-        for key in [key for key, pull in self._pulls.items() if pull.source == node]:
+        for key in [key for key, pull in pulls.items() if pull.source == node]:
             self.commands.append(Stop(key))
             self.on_failed(key, reason, is_final=True)
 

@@ -108,6 +108,30 @@ def test_values_lost_with_a_node_are_found_lost_together(
         await_end(second)
 
 
+def test_values_of_a_killed_node_are_missed_at_once_without_a_head(commands: Commands, join: Any, program: Any) -> None:
+    head, _ = commands.head("--num-cpus", "0")
+    second = join("--num-cpus", "2", "--resources", "special=2")
+    text = f"""
+    {MAKE}
+    @far
+    def store(i):
+        return [ob.put(np.full(500_000, i)) for i in range(3)]
+
+    refs = ob.get(store.remote(0))
+    told()
+    for ref in refs:
+        found, seconds = timed(lambda: ob.get(ref), ob.errors.ObjectLostError)
+        print(found, seconds < 1.0)
+    """
+    running = program(text, slotless=True)
+    assert await_line(running) == "made"
+    os.kill(head, signal.SIGSTOP)
+    os.kill(second, signal.SIGKILL)
+    running.stdin.write("\n")
+    assert finish(running) == ["ObjectLostError True"] * 3
+    os.kill(head, signal.SIGCONT)
+
+
 @pytest.mark.parametrize("slotless", [False, True])
 def test_results_of_pools_go_through_small_stores(commands: Commands, join: Any, program: Any, slotless: bool) -> None:
     commands.head("--num-cpus", "2", "--store-memory", "64MB")

@@ -272,6 +272,36 @@ def test_a_client_gets_a_new_session_when_it_knows_that_the_old_one_is_over(loop
     run(loop, play)
 
 
+def test_what_lay_at_a_node_is_waited_for_nowhere_once_the_session_with_it_is_lost(
+    loop: AioLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(world: World) -> None:
+        client, tree, far = Client(world.slotless), world.slotless.tree, world.two.node.incarnation
+        await connect(client, world.slotless, world.one)
+        tree.connect(world.slotless.node.peers[client.incarnation], far, world.two.address)
+        world.slotless.node.settle()
+        await client.hears(Frame.WELCOME, far)
+        told: list[tuple[int, int]] = []
+        monkeypatch.setattr(world.one.node.store.replicas, "on_session_lost", lambda *lost: told.append(lost))
+        (trunk,) = [trunk for trunk in tree.trunks_of(client.incarnation) if trunk.far == far]
+        trunk.end.give_up(trunk)
+        world.slotless.node.settle()
+        client.send(Frame.PULL, pb.Pull(object=pb.Descriptor(owner=client.incarnation, seq=1, version=1, node=far)))
+        pulled = pb.Pulled.FromString(await client.hears(Frame.PULLED))
+        assert pulled.cause == pb.Pulled.LOST and "session with the node that had it" in pulled.reason
+        await until(lambda: told == [(far, client.incarnation)])
+
+        client.send(Frame.NODE_GONE, pb.NodeGone.FromString(await client.hears(Frame.NODE_GONE)))
+        await until(lambda: not world.slotless.node.peers[client.incarnation].gone_nodes)
+        assert tree.has_lost(far, client.incarnation)
+        tree.connect(world.slotless.node.peers[client.incarnation], far, world.two.address)
+        world.slotless.node.settle()
+        await client.hears(Frame.WELCOME, far)
+        assert not tree.has_lost(far, client.incarnation)
+
+    run(loop, play)
+
+
 def test_a_node_that_says_nonsense_loses_its_link_alone(loop: AioLoop, capfd: Any) -> None:
     async def play(world: World) -> None:
         client = Client(world.one)

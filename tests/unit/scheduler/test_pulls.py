@@ -126,6 +126,26 @@ def test_source_that_has_gone_is_left_for_the_next(pulls: Pulls) -> None:
                                      Refuse(KEY, ONE, Cause.LOST, "the node that had it has gone")]  # fmt: skip
 
 
+def test_what_a_client_had_at_a_node_goes_with_its_session(pulls: Pulls) -> None:
+    waits, elsewhere, of_another = (ROOT, 8, 1), (ROOT, 9, 1), (2, 1, 1)
+    begin(pulls)
+    pulls.on_wanted(waits, 10, SOURCE, TWO, ROOT)
+    begin(pulls, elsewhere)
+    pulls.on_sent_on(elsewhere, (OTHER,))
+    pulls.on_wanted(of_another, 10, SOURCE, ONE, 2)
+    pulls.on_room(of_another)
+    pulls.take_commands()
+    pulls.on_session_lost(SOURCE, ROOT)
+    lost = "the session with the node that had it was lost"
+    assert pulls.take_commands() == [
+        Discard(waits), Refuse(waits, TWO, Cause.LOST, lost),
+        Stop(KEY), Discard(KEY), Refuse(KEY, ONE, Cause.LOST, lost),
+    ]  # fmt: skip
+    pulls.on_failed(elsewhere, "dropped it", is_final=True)
+    assert pulls.take_commands() == [Discard(elsewhere), Refuse(elsewhere, ONE, Cause.LOST, "dropped it")]
+    assert of_another in pulls
+
+
 def test_node_that_may_have_a_copy_is_asked_when_the_maker_fails(pulls: Pulls) -> None:
     pulls.on_wanted(KEY, 10, SOURCE, ONE, ROOT, OTHER)
     pulls.on_wanted((ROOT, 8, 0), 10, SOURCE, ONE, ROOT, ME)
@@ -269,6 +289,14 @@ class PullsWalk(RuleBasedStateMachine):
         self.questions = [question for question in self.questions if question[1] != waiter]
         self.pulls.on_waiter_gone(waiter)
         self.settle()
+
+    @rule(node=NODES)
+    def lose_session(self, node: int) -> None:
+        self.pulls.on_session_lost(node, ROOT + 1)
+        assert not self.pulls.take_commands(), "what another client waits for was touched"
+        self.pulls.on_session_lost(node, ROOT)
+        self.settle()
+        assert node not in self.moving.values()
 
     @rule(node=NODES)
     def lose_node(self, node: int) -> None:
