@@ -497,7 +497,7 @@ class Client:
             self._busy = False
             items = self.pump() if self.closed_mark is None and self.has_due() else []
             if self.link.closed and self.closed_mark is None:
-                self.end(NodeLostMark("the node ended; everything that was pending there is lost"))
+                self.end(NodeLostMark(self._describe_loss()))
         try:
             if self.inbox.lines:
                 self._print_lines()  # before those go on who wait for the tasks that wrote them
@@ -634,6 +634,13 @@ class Client:
         self.values.close()
 
     # -- end ----------------------------------------------------------------------------------------------------------
+
+    def _describe_loss(self) -> str:
+        """Say which node has ended, and what went with it."""
+        where = f"node {self.welcome.node:016x} on {self.welcome.host}"
+        pending = self.owner.unanswered
+        tasks = f"{pending} unfinished task{'s' * (pending != 1)} and " if pending else ""
+        return f"{where}, this process's way to its tasks, has ended; lost with it: {tasks}what was stored there"
 
     def end(self, mark: NodeLostMark | ShutdownMark) -> None:
         """Take note that the connection has ended; what is pending fails with `mark`. Under the lock."""

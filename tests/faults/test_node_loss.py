@@ -70,7 +70,9 @@ def test_node_killed_with_tasks_running_and_queued(cluster: Any, eventually: Eve
     assert len(processes) >= 5
     timer = kill_soon(node)
     begun = time.monotonic()
-    with pytest.raises(NodeLostError):
+    with pytest.raises(
+        NodeLostError, match=r"node [0-9a-f]{16} on \S+, .* has ended; lost with it: 10 unfinished tasks"
+    ):
         ob.get(refs)
     assert time.monotonic() - begun < 1.2
     timer.join()
