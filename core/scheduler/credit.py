@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .commands import Command, Grant, Returned
 from .pace import RANGE_SECONDS
+from .tables import WorkerState
 
 if TYPE_CHECKING:
     from .queues import Kind
@@ -62,13 +63,17 @@ def review(kind: Kind, commands: list[Command]) -> None:
     """Grant more while the owner wants it, doubling; give the surplus back when the tasks have become longer.
 
     Nested clients get all at once where there is only this node: what a running task waits for is never kept out.
-    Unmeasured kinds keep what they have, and nothing is given back of ordered ones.
+    For the same reason there is one more than tasks that wait. Unmeasured kinds else keep what they have, and nothing
+    is given back of ordered ones.
     """
     mean = kind.pace.mean
     credit = kind.credit
     if kind.client.worker is not None and not kind.shape.is_shared:
         if kind.wanted and credit < MOST_CREDIT:
             _grant(kind, MOST_CREDIT, commands)
+        return
+    if kind.wanted and credit <= (waiting := _waiting_tasks(kind)):
+        _grant(kind, min(waiting + 1, MOST_CREDIT), commands)
         return
     if not mean or (not kind.wanted and credit * mean <= ANSWER_SECONDS):
         # Nothing is known, or so little work that it is never too much.
@@ -107,7 +112,7 @@ def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
     if seconds >= RANGE_SECONDS:
         target = depth(seconds, shape.capacity, is_shared=True)
         is_kept_out = waited >= LONG_SECONDS and kind.is_kept_out
-        target = 1 if is_kept_out else target
+        target = 1 if is_kept_out else max(target, 1 + _waiting_tasks(kind))
         if kind.credit > target:
             _grant(kind, target, commands)
         if is_kept_out and waited >= max(VERY_LONG_SECONDS, kind.patience):
@@ -118,6 +123,15 @@ def watch(kind: Kind, now: float, commands: list[Command]) -> bool:
             _give_back(kind, kind.credit, commands)
     least = depth(VERY_LONG_SECONDS, shape.capacity, is_shared=True)
     return kind.credit <= least and kind.outstanding <= least and kind.queued < kind.outstanding
+
+
+def _waiting_tasks(kind: Kind) -> int:
+    """Tasks of the kind that are blocked: they may wait for one that their owner has yet to send."""
+    shape = kind.shape
+    if shape.demand.cpu and not shape.root.lent_cpu:
+        return 0
+    running = (w.range.packets[0] for w in shape.leased.values() if w.state == WorkerState.BLOCKED)
+    return sum(packet.kind is kind for packet in running)
 
 
 def _give_back(kind: Kind, target: int, commands: list[Command]) -> None:

@@ -316,6 +316,9 @@ class Dispatch:
             self._tables.counts["late_blocked"] += 1
             return
         self._leases.block(blocked)
+        kind = blocked.range.packets[0].kind
+        if not kind.client.is_gone:
+            review(kind, self._tables.commands)
         if len(blocked.range.packets) > 1:
             self._dealer.recall_all(blocked)
         self._dealer.deal(now)

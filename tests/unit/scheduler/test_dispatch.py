@@ -674,6 +674,19 @@ def test_unmeasured_kind_keeps_its_first_credit(node: Node) -> None:
     assert node.on_want(ROOT, 1, 5000, 0.0) == []
 
 
+def test_tasks_that_wait_never_keep_out_the_one_that_they_may_wait_for() -> None:
+    node = Node(1)
+    node.on_client_joined(8, 8, 0.0, credit=2)
+    node.on_kind(8, KindSpec(1, 0, ONE))
+    first = packets(node.start(node.submit(2, 1, 8)))[0]
+    assert node.on_want(8, 1, 5, 0.0) == []  # one of them may go on
+    second = packets(node.start(node.on_blocked(first.worker, 0.0)))[0]
+    assert node.on_blocked(second.worker, 0.0) == [Grant(8, 1, 3)]
+    assert node.on_want(8, 1, 4, 0.0) == []
+    third = packets(node.start(node.submit(1, 1, 8)))[0]
+    assert node.on_blocked(third.worker, 0.0) == [Grant(8, 1, 4)]
+
+
 def test_surplus_of_tasks_that_turn_out_long_is_given_back(node: Node) -> None:
     sent = packets(node.start(node.submit(64)))
     assert len(packets(node.finish(sent[0], 1.0))) == 1
