@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from . import errors
@@ -218,6 +218,17 @@ class Client:
     def unpin_pulled(self, pins: list[tuple[ObjectId, int]]) -> None:
         """Give pins back that the node gave with copies of objects of other nodes. Under the lock."""
         self.send(Frame.PULLED, refs_body(pins))
+
+    def unpin_untaken(self, objects: Iterable[pb.Descriptor]) -> None:
+        """A task has ended, perhaps before it opened all that the node had pinned for it: give the rest back."""
+        node = self.values.node
+        left = Counter((ObjectId(d.owner, d.seq), d.version) for d in objects if d.node == node)
+        left.subtract(self.values.taken)
+        self.values.taken.clear()
+        pins = list(left.elements())
+        if pins:
+            with shield, self.lock:
+                self.unpin(pins)
 
     # -- arguments that the items of an array share -------------------------------------------------------------------
 

@@ -53,8 +53,8 @@ class Extent(NamedTuple):
 class PacketPart:
     """Runs the items of one interval. `behind`: the intervals of the packet that come after it."""
 
-    __slots__ = ("announced", "array", "attempt", "behind", "calls", "contained", "ended_at", "first", "kind", "mixed",
-                 "nbytes", "number", "owner", "since", "stream", "stride", "values", "worker")  # fmt: skip
+    __slots__ = ("announced", "array", "attempt", "behind", "calls", "contained", "ended_at", "first", "holds", "kind",
+                 "mixed", "nbytes", "number", "owner", "since", "stream", "stride", "values", "worker")  # fmt: skip
 
     def __init__(self, worker: Worker, interval: pb.Interval, owner: int, number: int,
                  behind: deque[pb.Interval]) -> None:  # fmt: skip
@@ -69,6 +69,7 @@ class PacketPart:
         self.attempt = interval.attempt
         self.array = interval.array
         self.calls = deque(interval.calls)  # not begun
+        self.holds = {hold.position: hold.objects for hold in interval.holds} if interval.holds else None
         self.values: list[bytes] = []  # of items that have ended; the last thing that is said of one
         self.announced: list[pb.Descriptor] = []
         self.contained: list[ObjectId] = []
@@ -81,6 +82,7 @@ class PacketPart:
         """Run every item."""
         worker, kind, calls = self.worker, self.kind, self.calls
         index, stride, values = self.first, self.stride, self.values
+        position = 0
         call_task, now, turns = worker.call, time.perf_counter, worker.client.turns
         plain = kind.num_returns == 1 or self.array
         self.since = self.ended_at = now()
@@ -92,6 +94,9 @@ class PacketPart:
             except IndexError:
                 break  # given back at this moment
             ok, value = call_task(kind, self, index, call)
+            if self.holds is not None:
+                worker.client.unpin_untaken(self.holds.pop(position, ()))
+                position += 1
             if turns.lending.is_lent:
                 turns.end_task()
             if ok and plain:

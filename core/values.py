@@ -100,6 +100,7 @@ class Values:
         self._place_of: dict[ObjectId, Place] = {}
         self._live: dict[tuple[int, int], _Live] = {}
         self._live_nbytes = 0  # of the extents that views show
+        self.taken: list[tuple[ObjectId, int]] = []  # pins of the node's that the running task has taken over
         self.most_viewed = sys.maxsize  # bytes of results to be shown as views; what comes beyond is copied
         self._space = threading.RLock()
         self._leasing = 0  # threads that wait for a segment
@@ -386,6 +387,7 @@ class Values:
             live.pulled += 1
         elif pinned:
             live.pinned += 1
+            self.taken.append((ObjectId(d.owner, d.seq), d.version))
         elif self._hold(ObjectId(d.owner, d.seq)):
             live.opens += 1
 

@@ -174,6 +174,7 @@ class Part:
         self.number = number
         self.behind = behind
         self.calls = deque(interval.calls)
+        self.holds = {interval.first + hold.position * interval.stride: hold.objects for hold in interval.holds}
         self.first = interval.first
         self.since = self.ended_at = worker.world.now
         self.is_over = False
@@ -199,6 +200,7 @@ class Part:
             worker.after(ITEM_SECONDS, "alarm", self._review)
         while self.calls:
             yield from self._call(self.calls.popleft(), index)
+            worker.client.unpin_untaken(self.holds.pop(index, ()))
             if world.rng.random() < 0.7:  # else it has kept them in a global, for the next one
                 worker.calls.drop_all()
             if world.rng.random() < 0.1:

@@ -140,3 +140,27 @@ if __name__ == "__main__":
     print("done")
 """)
     assert out == "done\n"
+
+
+def test_what_a_task_did_not_open_is_let_go_when_an_argument_before_it_fails(run_program: Any) -> None:
+    out = run_program(f"""{HEAD}
+def fail():
+    raise ValueError("cannot be rebuilt")
+
+class Fails:
+    def __reduce__(self):
+        return fail, ()
+
+@ob.remote
+def total(first, array):
+    return float(array.sum())
+
+ob.init(num_cpus=1, store_memory="64MB")
+for n in range(12):
+    try:
+        ob.get(total.remote(ob.put(Fails()), ob.put(np.ones(1_000_000))))
+    except outboard.errors.SerializationError:
+        pass
+print(ob.get(total.remote(0, ob.put(np.ones(1_000_000)))))
+""")
+    assert out == "1000000.0\n"
