@@ -10,7 +10,8 @@ import pickle
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..client import Client, ClientValues
+from ..client import Client
+from ..clientvalues import ClientValues
 from ..errors import ObjectLostError
 from ..ids import ObjectId
 from ..rpc.protos import outboard_pb2 as pb

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from outboard import packetpart
-from outboard.client import Client, ClientValues
+from outboard.client import Client
+from outboard.clientvalues import ClientValues
 from outboard.failures import as_exception
 from outboard.ids import ObjectId
 from outboard.packetpart import ITEM_SECONDS, PART_NBYTES

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from outboard.ids import RESOURCE_UNIT as UNIT
 from outboard.ids import Span
 from outboard.scheduler.commands import (
     BindingFailed,
     BindingSpec,
-    Command,
-    Grant,
     InvalidTransition,
     KillLater,
     KillWorker,
@@ -22,92 +19,16 @@ from outboard.scheduler.commands import (
     Lost,
     LostCause,
     Recall,
-    Resume,
-    Returned,
     SendPacket,
     SignalCancel,
     StartWorker,
     StopWorker,
     Unbound,
 )
-from outboard.scheduler.dispatch import Dispatch
 from outboard.scheduler.intervals import Interval
+from tests.unit.scheduler.dispatching import ONE, ROOT, UNIT, Node, indices, lost, only, packets, size
 
 pytestmark = pytest.mark.timeout(10)
-
-ROOT = 7
-ONE = {"CPU": UNIT}
-
-
-class Node:
-    """A dispatch with one client and one kind; each call checks all invariants and returns the commands."""
-
-    def __init__(self, cpus: int = 2, **others: int) -> None:
-        self.dispatch = Dispatch({"CPU": cpus * UNIT, **others})
-        self.dispatch.on_client_joined(ROOT, ROOT, 0.0)
-        self.dispatch.on_kind(ROOT, KindSpec(1, 0, ONE))
-        self.next_index = 1
-
-    def __getattr__(self, event: str) -> Any:
-        def call(*args: object, **named: object) -> list[Command]:
-            getattr(self.dispatch, event)(*args, **named)
-            self.dispatch.check()
-            return self.dispatch.take_commands()
-
-        return call
-
-    def submit(self, count: int = 1, kind: int = 1, client: int = ROOT) -> list[Command]:
-        first, self.next_index = self.next_index, self.next_index + count
-        return self.on_submitted(client, Interval(client, 0, first, 0, 1, kind, [b"call"] * count), 0.0)
-
-    def finish(self, packet: SendPacket, seconds: float = 0.1) -> list[Command]:
-        """Report the whole packet; ``seconds`` is a task's."""
-        done = [(i.owner, i.stream, i.first, len(i.calls), i.stride, i.attempt) for i in packet.intervals]
-        return self.on_finished(packet.worker, packet.packet, done, seconds * size(packet), True, 0.0)
-
-    def start(self, commands: list[Command]) -> list[Command]:
-        """Let all workers that ``commands`` start report for work."""
-        answers: list[Command] = []
-        for command in commands:
-            if isinstance(command, StartWorker):
-                answers += self.start(self.on_worker_forked(command.worker, 0.0))
-                answers += self.on_worker_started(command.worker, 0.0)
-        return answers
-
-    def measured(self, seconds: float) -> Node:
-        """Start all workers that fit and let them run a task of so many seconds each."""
-        slots = self.dispatch.snapshot().free["CPU"] // UNIT
-        sent = packets(self.start(self.submit(slots)))
-        assert len(sent) == slots
-        for packet in sent:
-            self.finish(packet, seconds)
-        return self
-
-
-def packets(commands: list[Command]) -> list[SendPacket]:
-    return [c for c in commands if isinstance(c, SendPacket)]
-
-
-def only(commands: list[Command], kind: type) -> Any:
-    found = [c for c in commands if isinstance(c, kind)]
-    assert len(found) == 1, commands
-    return found[0]
-
-
-def size(packet: SendPacket) -> int:
-    return sum(len(i.calls) for i in packet.intervals)
-
-
-def indices(packet: SendPacket) -> list[int]:
-    return [i.first + n * i.stride for i in packet.intervals for n in range(len(i.calls))]
-
-
-def lost(commands: list[Command]) -> list[tuple[LostCause, list[int]]]:
-    return [(c.cause, [i for s in c.spans for i in tasks(s)]) for c in commands if isinstance(c, Lost)]
-
-
-def tasks(span: Span) -> range:
-    return range(span.first, span.end, span.stride)
 
 
 @pytest.fixture
@@ -432,78 +353,6 @@ def test_other_devices_than_an_ordered_worker_has_are_refused() -> None:
     assert only(node.on_kind(ROOT, KindSpec(2, 3, {"GPU": UNIT})), KindRefused).kind == 2
 
 
-# -- blocked tasks
-
-
-def test_child_runs_on_the_cpu_that_its_parent_gives_back() -> None:
-    node = Node(1)
-    parent = packets(node.start(node.submit()))[0]
-    node.on_client_joined(70, ROOT, 0.0, worker=1)
-    node.on_kind(70, KindSpec(1, 0, ONE))
-    assert node.submit(1, 1, 70) == []
-    child = packets(node.start(node.on_blocked(1, 0.0)))[0]
-    assert child.worker == 2
-    assert node.on_unblock(1, 0.0) == []
-    assert node.finish(child) == [Resume(1)]
-    node.finish(parent)
-
-
-def test_resuming_task_comes_before_anything_queued() -> None:
-    node = Node(1)
-    node.start(node.submit())
-    node.on_blocked(1, 0.0)
-    other = packets(node.start(node.submit(3)))[0]
-    node.on_unblock(1, 0.0)
-    assert node.finish(other) == [Resume(1)]
-
-
-def test_blocked_worker_gives_back_what_it_has_not_begun() -> None:
-    node = Node(1).measured(1e-3)
-    sent = packets(node.submit(4))
-    assert Recall(1, 4) in node.on_blocked(1, 0.0)
-    commands = node.on_recalled(1, [p.packet for p in sent[1:]], 0.0)
-    assert packets(commands) == [] and node.dispatch.snapshot().queued == 3
-    assert [p.worker for p in packets(node.start([StartWorker(2, ROOT, 0, ())]))] == [2] * 3
-
-
-def test_blocked_task_keeps_all_but_its_cpus() -> None:
-    node = Node(2, disk=UNIT)
-    node.on_kind(ROOT, KindSpec(2, 0, {"CPU": UNIT, "disk": UNIT}))
-    node.start(node.submit(1, 2))
-    node.on_blocked(1, 0.0)
-    assert node.dispatch.snapshot().free == {"CPU": 2 * UNIT, "disk": 0}
-
-
-def test_child_never_lies_behind_its_own_parent() -> None:
-    node = Node(1).measured(1e-4)
-    node.submit()
-    node.on_client_joined(70, ROOT, 0.0, worker=1)
-    node.on_kind(70, KindSpec(1, 0, ONE))
-    assert node.submit(1, 1, 70) == []
-
-
-def test_nothing_is_meant_for_a_worker_whose_initialiser_waits_until_it_goes_on() -> None:
-    node = Node(1)
-    node.on_binding(ROOT, BindingSpec(3, 1))
-    node.on_kind(ROOT, KindSpec(2, 3, ONE))
-    assert only(node.submit(1, 2), StartWorker).worker == 1  # with the only CPU
-    node.on_client_joined(70, ROOT, 0.0, worker=1)
-    node.on_kind(70, KindSpec(1, 0, ONE))
-    assert node.submit(1, 1, 70) == []
-    child = packets(node.start(node.on_blocked(1, 0.0)))[0]
-    assert child.worker == 2
-    assert node.on_unblock(1, 0.0) == [Resume(1)]  # it holds no CPU, and needs none
-    node.finish(child)
-    assert [p.worker for p in packets(node.on_worker_started(1, 0.0))] == [1]
-
-
-@pytest.mark.parametrize(("event", "answer"), [("on_blocked", []), ("on_unblock", [Resume(1)])])
-def test_idle_worker_does_not_block_and_nobody_waits_for_it(node: Node, event: str, answer: list[Any]) -> None:
-    node.measured(0.1)
-    assert getattr(node, event)(1, 0.0) == answer
-    assert sum(node.dispatch.counts.values()) == 1
-
-
 # -- deaths
 
 
@@ -656,49 +505,3 @@ def test_innocent_task_before_a_doomed_one_is_not_killed() -> None:
 def test_cancel_of_another_attempt_hits_nothing(node: Node) -> None:
     node.start(node.submit(3))
     assert node.on_cancel(ROOT, Span(0, 1, 3, 1), 1.0, False, 0.0) == []
-
-
-# -- credit
-
-
-def test_credit_doubles_while_the_owner_wants_more() -> None:
-    node = Node(2).measured(1e-5)
-    assert node.on_want(ROOT, 1, 5000, 0.0) == [Grant(ROOT, 1, 128)]
-    assert node.on_want(ROOT, 1, 5000, 0.0) == [Grant(ROOT, 1, 256)]
-    for _ in range(5):
-        node.on_want(ROOT, 1, 5000, 0.0)
-    assert node.on_want(ROOT, 1, 5000, 0.0) == []
-
-
-def test_unmeasured_kind_keeps_its_first_credit(node: Node) -> None:
-    assert node.on_want(ROOT, 1, 5000, 0.0) == []
-
-
-def test_tasks_that_wait_never_keep_out_the_one_that_they_may_wait_for() -> None:
-    node = Node(1)
-    node.on_client_joined(8, 8, 0.0, credit=2)
-    node.on_kind(8, KindSpec(1, 0, ONE))
-    first = packets(node.start(node.submit(2, 1, 8)))[0]
-    assert node.on_want(8, 1, 5, 0.0) == []  # one of them may go on
-    second = packets(node.start(node.on_blocked(first.worker, 0.0)))[0]
-    assert node.on_blocked(second.worker, 0.0) == [Grant(8, 1, 3)]
-    assert node.on_want(8, 1, 4, 0.0) == []
-    third = packets(node.start(node.submit(1, 1, 8)))[0]
-    assert node.on_blocked(third.worker, 0.0) == [Grant(8, 1, 4)]
-
-
-def test_surplus_of_tasks_that_turn_out_long_is_given_back(node: Node) -> None:
-    sent = packets(node.start(node.submit(64)))
-    assert len(packets(node.finish(sent[0], 1.0))) == 1
-    commands = node.finish(sent[1], 1.0)
-    assert Grant(ROOT, 1, 4) in commands
-    # 62 are left; 4 may stay, 1 of them has been sent.
-    assert only(commands, Returned).spans == [Span(0, 7, 58, 0)]
-
-
-def test_nested_client_gets_all_at_once() -> None:
-    node = Node(1)
-    node.start(node.submit())
-    node.on_client_joined(70, ROOT, 0.0, worker=1)
-    node.on_kind(70, KindSpec(1, 0, ONE))
-    assert node.on_want(70, 1, 100, 0.0) == [Grant(70, 1, 1000)]
