@@ -130,6 +130,9 @@ class Engine(Protocol):
     dropped: deque[tuple[int, int]]
     """(owner, seq) of references that ended, to be drained by the engine."""
 
+    is_worker: bool
+    """Whether this process is a worker, which runs tasks of a program."""
+
     def put(self, value: Any) -> ObjectRef:
         """Store one value; TypeError for a reference, `SerializationError` for what does not pickle."""
 

@@ -28,6 +28,8 @@ from .refs import ObjectRef, check_refs, describe_value
 class InlineEngine:
     """Runs tasks in the calling process, in order; keeps the `Engine` contract but for time limits."""
 
+    is_worker = False
+
     def __init__(self) -> None:
         self.dropped: deque[tuple[int, int]] = deque()
         self._owner = getrandbits(64)

@@ -48,6 +48,7 @@ class NativeEngine:
     def __init__(self, client: Client, on_shutdown: Callable[[], None] = lambda: None) -> None:
         self.client = client
         self.dropped = client.dropped
+        self.is_worker = False
         self.pid = os.getpid()
         self._on_shutdown = on_shutdown
         self._kinds = KindKeeper(client, _machine_retries)

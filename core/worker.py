@@ -159,6 +159,7 @@ class Worker:
         self.client.background.watch(self.alarm.fileno, self._on_alarm)
         self.is_ordered = binding.ordered
         engine = NativeEngine(self.client)
+        engine.is_worker = True
         engines.install(engine)
         forks.watch(engine)
         signal.signal(CANCEL_SIGNAL, self._on_cancel_signal)

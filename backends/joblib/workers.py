@@ -91,7 +91,8 @@ class Keeper:
     def lend(self, engine: Engine, n_jobs: int, *, are_all: bool, initializer: Initializer | None = None) -> Workers:
         """Give the workers for one call; `are_all`: whatever the cluster has, also what joins it meanwhile."""
         slots = self.count_slots()
-        if initializer is None and (are_all or n_jobs == slots):
+        # Within tasks more than there are CPUs would only take them from others, whose callers have limits too.
+        if initializer is None and (are_all or n_jobs == slots or (engine.is_worker and n_jobs > slots)):
             return Workers(n_jobs)
         with self._lock:
             self._meet(engine)
