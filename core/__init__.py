@@ -10,7 +10,7 @@ import typing as _typing
 from .version import __version__
 
 if _typing.TYPE_CHECKING:
-    from .actors import kill
+    from .actors import kill, method
     from .api import (
         available_resources,
         cancel,
@@ -36,6 +36,7 @@ __all__ = [
     "init",
     "is_initialized",
     "kill",
+    "method",
     "nodes",
     "put",
     "remote",
@@ -43,7 +44,7 @@ __all__ = [
     "wait",
 ]
 
-_HOMES = {"ObjectRef": "refs", "kill": "actors"}
+_HOMES = {"ObjectRef": "refs", "kill": "actors", "method": "actors"}
 
 
 def __getattr__(name: str) -> _typing.Any:

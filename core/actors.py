@@ -7,7 +7,8 @@ lost they fail with `WorkerLostError`. Restarts, names, handles that travel and 
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from . import engine as engines
 from .errors import TaskCancelledError
@@ -15,6 +16,11 @@ from .options import TaskOptions
 
 #: What calls of actors ask for unless told otherwise: no CPU, so that any number of actors may wait for each other.
 _DEFAULTS = TaskOptions(num_cpus=0, max_retries=0)
+
+#: Attribute of a method that has options of its own.
+_OPTIONS = "__outboard_options__"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _instance: Any = None
 
@@ -79,9 +85,11 @@ class ActorHandle:
         return f"<ActorHandle {self._cls.__name__} {self._binding!r}>"
 
     def __getattr__(self, name: str) -> RemoteMethod:
-        if name.startswith("__") or not callable(getattr(self._cls, name, None)):
-            raise AttributeError(f"actor {self._cls.__name__} has no method {name!r}")
-        return RemoteMethod(self, _Call(self._cls.__name__, name), self._options)
+        method = getattr(self._cls, name, None)
+        if name.startswith("__") or not callable(method):
+            raise AttributeError(f"actor {self._cls.__name__} has no method {name!r}{_near(name, self._cls)}")
+        options = _merged(self._options, getattr(method, _OPTIONS, {}))
+        return RemoteMethod(self, _Call(self._cls.__name__, name), options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("actor handles cannot be passed to other processes by this release")
@@ -140,6 +148,31 @@ def _merged(base: TaskOptions, options: dict[str, Any]) -> TaskOptions:
     return merged
 
 
+def method(**options: Any) -> Callable[[Function], Function]:
+    """Give a method of an actor's class options of its own, as ``@outboard.method(num_returns=2)``.
+
+    ``.options()`` at a call goes before them.
+
+    Raises:
+        ValueError: an option that calls of actors do not have.
+    """
+    _merged(_DEFAULTS, options)
+
+    def mark(function: Function) -> Function:
+        setattr(function, _OPTIONS, options)
+        return function
+
+    return mark
+
+
+def _near(name: str, cls: type) -> str:
+    from difflib import get_close_matches
+
+    methods = [known for known in dir(cls) if not known.startswith("_") and callable(getattr(cls, known))]
+    found = get_close_matches(name, methods, n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
 def kill(actor: ActorHandle) -> None:
     """End an actor's process now; calls that have not finished fail with `TaskCancelledError`."""
     if not isinstance(actor, ActorHandle):
@@ -147,4 +180,4 @@ def kill(actor: ActorHandle) -> None:
     actor._engine.unbind(actor._binding, force=True)
 
 
-__all__ = ["ActorHandle", "RemoteClass", "RemoteMethod", "TaskCancelledError", "kill"]
+__all__ = ["ActorHandle", "RemoteClass", "RemoteMethod", "TaskCancelledError", "kill", "method"]

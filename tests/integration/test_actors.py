@@ -167,3 +167,24 @@ def test_options_that_mean_nothing_for_actors_are_refused() -> None:
         outboard.remote(num_returns=2)(Counter)
     with pytest.raises(ValueError, match="unknown task option"):
         outboard.remote(Counter).options(num_cpu=2)
+
+
+class Splitter:
+    """Has a method with options of its own."""
+
+    @outboard.method(num_returns=2)
+    def split(self, text: str) -> list[str]:
+        return text.split()
+
+
+def test_a_method_has_options_of_its_own_and_a_call_may_say_otherwise() -> None:
+    splitter = outboard.remote(Splitter).remote()
+    assert outboard.get(splitter.split.remote("a b")) == ["a", "b"]
+    assert outboard.get(splitter.split.options(num_returns=1).remote("a b c")) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="num_return"):
+        outboard.method(num_return=2)
+
+
+def test_a_name_that_is_no_method_is_refused_with_one_that_is_near() -> None:
+    with pytest.raises(AttributeError, match=r"actor Splitter has no method 'splits' \(did you mean 'split'\?\)"):
+        outboard.remote(Splitter).remote().splits.remote()
