@@ -254,7 +254,7 @@ class Background:
         while not waker.stopping:
             visits = self.visits
             ready = poller.poll(LULL_SECONDS * 1000)
-            if any(fd == waker.fileno for fd, _ in ready) or (not ready and visits == self.visits):
-                break
             self._serve_watched(ready)
+            if any(fd == waker.fileno for fd, _ in ready) or visits == self.visits:
+                break
         self.visits = 0

@@ -117,7 +117,7 @@ class Pool(_StandardPool):  # type: ignore[misc]  # Any to the type checker, see
         self._feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
         self._feeds_changed = threading.Condition(self._lock)
         self._store_nbytes: int | None = None  # asked for with the first imap
-        self._callbacks_left = 0
+        self._awaited: set[ApplyResult] = set()  # results with callbacks: the program need not keep them
         self._callback_thread: int | None = None
         self._callbacks_done = threading.Condition(self._lock)
         self._is_unbound = False
@@ -248,7 +248,7 @@ class Pool(_StandardPool):  # type: ignore[misc]  # Any to the type checker, see
         self._engine.join_binding(self._binding)
         if self._callback_thread != threading.get_ident():
             with self._callbacks_done:
-                self._callbacks_done.wait_for(lambda: self._callbacks_left == 0)
+                self._callbacks_done.wait_for(lambda: not self._awaited)
 
     def __enter__(self) -> Pool:
         if self._state != RUN:
@@ -354,23 +354,23 @@ class Pool(_StandardPool):  # type: ignore[misc]  # Any to the type checker, see
             self._engine.unbind(self._binding, force=False)
 
     @contextmanager
-    def _awaiting_callback(self) -> Iterator[None]:
-        """Count one result that the callback thread will deliver, unless asking for it fails."""
+    def _awaiting_callback(self, result: ApplyResult) -> Iterator[None]:
+        """Keep a result that the callback thread will deliver, unless asking for it fails."""
         with self._lock:
-            self._callbacks_left += 1
+            self._awaited.add(result)
         try:
             yield
         except BaseException:
-            self._callback_done()
+            self._callback_done(result)
             raise
 
     def _enter_callback(self) -> None:
         self._callback_thread = threading.get_ident()
 
-    def _callback_done(self) -> None:
+    def _callback_done(self, result: ApplyResult) -> None:
         with self._callbacks_done:
             self._callback_thread = None
-            self._callbacks_left -= 1
+            self._awaited.discard(result)
             self._callbacks_done.notify_all()
 
 

@@ -105,7 +105,7 @@ class ApplyResult:
         if self._event is None:
             self._ref = ref
         elif self._pool is not None:
-            with self._pool._awaiting_callback():
+            with self._pool._awaiting_callback(self):
                 self._pool._engine.add_done_callback(ref, self._deliver)
 
     def _cancel(self) -> None:
@@ -156,7 +156,7 @@ class ApplyResult:
             self._callback = self._error_callback = None
             self._settle(success, value)
             event.set()
-            pool._callback_done()
+            pool._callback_done(self)
 
     def _name_call(self) -> tuple[str, int | None]:
         return (describe_call(*self._call), None) if self._call else ("", None)
@@ -199,7 +199,7 @@ class MapResult(ApplyResult):
         """Send the chunks off; to be called once, unless there are none."""
         self._array = array
         if self._event is not None:
-            with pool._awaiting_callback():
+            with pool._awaiting_callback(self):
                 array.set_done_callback(self._deliver_many)
         if self._chunksize == 1:
             array.extend(self._items)

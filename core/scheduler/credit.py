@@ -72,7 +72,7 @@ def review(kind: Kind, commands: list[Command]) -> None:
         if kind.wanted and credit < MOST_CREDIT:
             _grant(kind, MOST_CREDIT, commands)
         return
-    if kind.wanted and credit <= (waiting := _waiting_tasks(kind)):
+    if kind.wanted and 0 < credit <= (waiting := _waiting_tasks(kind)):
         _grant(kind, min(waiting + 1, MOST_CREDIT), commands)
         return
     if not mean or (not kind.wanted and credit * mean <= ANSWER_SECONDS):

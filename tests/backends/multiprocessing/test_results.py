@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,12 @@ import pytest
 
 def fail(x: object) -> None:
     raise KeyError(x)
+
+
+def wait_for(path: str) -> int:
+    while not Path(path).exists():
+        time.sleep(0.005)
+    return 2
 
 
 def test_result_of_a_call_in_all_its_states(pool_class: Any) -> None:
@@ -93,6 +101,18 @@ def test_callbacks_run_serially_in_one_other_thread_before_ready(pool_class: Any
             results[-1].get(10)
     assert len({ident for ident, _ in seen}) == 1 and seen[0][0] != threading.get_ident()
     assert not any(ready for _, ready in seen) and len(seen) == 6
+
+
+def test_callback_of_a_result_that_nobody_keeps_runs(parallel_pool_class: Any, tmp_path: Path) -> None:
+    done: list[int] = []
+    with parallel_pool_class(1) as p, parallel_pool_class(1) as other:
+        p.map_async(wait_for, [str(tmp_path / "go")] * 2, callback=done.extend)
+        other.apply_async(abs, (-1,), callback=done.append).get()  # the thread of the callbacks goes on to this one
+        gc.collect()
+        (tmp_path / "go").touch()
+        p.close()
+        p.join()
+    assert sorted(done) == [1, 2, 2]
 
 
 def test_join_returns_after_all_callbacks(pool_class: Any) -> None:
