@@ -64,6 +64,10 @@ AWAITED_DELAY = 1.0
 #: Attempts at a time. Larger finds who is gone of many nodes sooner, smaller leaves the head more descriptors.
 PROBES = 64
 
+#: Seconds between two looks whether nodes of the last start may still come back. Larger delays the end of a stop that
+#: waits for them.
+COMING_SECONDS = 0.1
+
 #: Seconds beyond their deadline that nodes may take to say goodbye.
 GOODBYE_SECONDS = 3.0
 
@@ -292,16 +296,24 @@ class Head:
         return await asyncio.shield(self._stopping)
 
     async def _stop(self, left_before: int) -> pb.StopReply:
-        view = self._cluster.snapshot(self.now())
-        awaited = [node for node in view.nodes if node.state == "awaited"]
-        while (self._facts or self._remembers_nodes(len(awaited))) and not self._is_goodbye_over():
+        while self._has_nodes_to_come() or self._facts or self._remembers_nodes(len(self._awaited())):
+            if self._is_goodbye_over():
+                break
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), GOODBYE_SECONDS)
+                seconds = COMING_SECONDS if self._has_nodes_to_come() else GOODBYE_SECONDS
+                await asyncio.wait_for(self._changed.wait(), seconds)
         self.is_stopped = True
         self.end("the cluster was stopped")
-        lost = sum(bool(node.slots) for node in awaited)  # clients come and go
+        lost = sum(bool(node.slots) for node in self._awaited())  # clients come and go
         return pb.StopReply(left=self._left - left_before, lost=len(self._facts) + lost)
+
+    def _awaited(self) -> list[Any]:
+        return [node for node in self._cluster.snapshot(self.now()).nodes if node.state == "awaited"]
+
+    def _has_nodes_to_come(self) -> bool:
+        """Whether nodes of the last start may still come back, to be told that the cluster ends."""
+        return not self._cluster.is_settled
 
     def _remembers_nodes(self, awaited: int) -> bool:
         """Whether the next start would wait for nodes that have left: that is kept a moment after they have."""
