@@ -113,6 +113,7 @@ class Head:
         self._stopping: asyncio.Task[pb.StopReply] | None = None  # the whole cluster: nodes leave
         self._drain_by: float | None = None  # at the latest then
         self._left = 0
+        self._unheard: set[int] = set()  # nodes of the last start that did not come back to a cluster being stopped
         self._changed = asyncio.Event()
         self._reports: dict[str, Callable[[int, Any], None]] = {
             "beat": self._on_beat, "room": self._on_room, "claim": self._on_claim, "release": self._on_release,
@@ -222,6 +223,7 @@ class Head:
                 if node not in self._facts:
                     text = f"node {node:016x} of the last start has gone: nobody listens at {address}"
                     self._journal("missing", text, node=f"{node:016x}", level=logging.WARNING)
+                self._unheard.discard(node)
                 self._cluster.on_link_refused(node, self.now())
                 self._settle()
                 return
@@ -296,6 +298,7 @@ class Head:
         return await asyncio.shield(self._stopping)
 
     async def _stop(self, left_before: int) -> pb.StopReply:
+        self._unheard.update(node.incarnation for node in self._awaited() if node.slots)  # clients come and go
         while self._has_nodes_to_come() or self._facts or self._remembers_nodes(len(self._awaited())):
             if self._is_goodbye_over():
                 break
@@ -305,8 +308,7 @@ class Head:
                 await asyncio.wait_for(self._changed.wait(), seconds)
         self.is_stopped = True
         self.end("the cluster was stopped")
-        lost = sum(bool(node.slots) for node in self._awaited())  # clients come and go
-        return pb.StopReply(left=self._left - left_before, lost=len(self._facts) + lost)
+        return pb.StopReply(left=self._left - left_before, lost=len(self._facts) + len(self._unheard))
 
     def _awaited(self) -> list[Any]:
         return [node for node in self._cluster.snapshot(self.now()).nodes if node.state == "awaited"]
@@ -377,6 +379,7 @@ class Head:
         answer, link = self._registering.pop(node, None), self._links.get(node)
         if answer is None or answer.done() or link is None:
             return
+        self._unheard.discard(node)
         is_back = node in self._facts or link.first.is_return
         facts = self._facts[node] = Facts(link.first, self.now())
         answer.set_result(pb.Registered(epoch=command.epoch, cluster=command.cluster, beat_seconds=BEAT_SECONDS,
