@@ -373,7 +373,8 @@ class Node:
         self._join(peer)
         kind = pb.Kind.FromString(body)
         peer.kinds[kind.id] = body
-        spec = commands.KindSpec(kind.id, kind.binding, dict(kind.resources), kind.num_returns, kind.name)
+        spec = commands.KindSpec(kind.id, kind.binding, dict(kind.resources), kind.num_returns, kind.name,
+                                 kind.binding_owner, kind.process_retries)  # fmt: skip
         self.dispatch.on_kind(peer.incarnation, spec)
 
     def _on_get_kind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -417,7 +418,8 @@ class Node:
         binding = pb.Binding.FromString(body)
         self.workforce.bindings[peer.incarnation, binding.id] = body
         spec = commands.BindingSpec(binding.id, binding.processes, bool(binding.initializer), binding.max_tasks,
-                                    binding.ordered, binding.eager, binding.label)  # fmt: skip
+                                    binding.ordered, binding.eager, binding.label, binding.max_restarts,
+                                    binding.max_concurrency)  # fmt: skip
         self.dispatch.on_binding(peer.incarnation, spec)
 
     def _on_unbind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:

@@ -22,7 +22,11 @@ class InvalidTransition(Exception):
 
 
 class BindingSpec(NamedTuple):
-    """What workers are tied to for life; ``processes`` and ``max_tasks`` 0 mean no limit."""
+    """What workers are tied to for life; ``processes`` and ``max_tasks`` 0 mean no limit.
+
+    Of an ordered one: ``max_restarts`` processes may follow one that died, -1 for any number; ``max_concurrency`` calls
+    may run at a time, 0 for one after the other in their order.
+    """
 
     id: int
     processes: int = 0
@@ -31,16 +35,24 @@ class BindingSpec(NamedTuple):
     ordered: bool = False
     eager: bool = False
     label: str = ""
+    max_restarts: int = 0
+    max_concurrency: int = 0
 
 
 class KindSpec(NamedTuple):
-    """What tasks of one kind need; resources are integers of 1/10000."""
+    """What tasks of one kind need; resources are integers of 1/10000.
+
+    ``binding_owner`` is the client whose binding it is when that is another one, else 0. ``process_retries``: how often
+    a call of an ordered binding runs again at this node after its process died under it, -1 for any number.
+    """
 
     id: int
     binding: int = 0
     resources: Mapping[str, int] = {}
     num_returns: int = 1
     name: str = ""
+    binding_owner: int = 0
+    process_retries: int = 0
 
 
 class StartWorker(NamedTuple):

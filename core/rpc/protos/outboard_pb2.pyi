@@ -48,6 +48,7 @@ PASSED_ON: FrameType
 PIECE: FrameType
 PULL: FrameType
 PULLED: FrameType
+REACH: FrameType
 RECLAIM: FrameType
 REFUSAL: FrameType
 RELEASE: FrameType
@@ -114,11 +115,13 @@ class Ask(_message.Message):
     def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ["eager", "id", "initializer", "label", "max_tasks", "modules", "ordered", "processes", "sys_path"]
+    __slots__ = ["eager", "id", "initializer", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "ordered", "processes", "sys_path"]
     EAGER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     INITIALIZER_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
+    MAX_CONCURRENCY_FIELD_NUMBER: _ClassVar[int]
+    MAX_RESTARTS_FIELD_NUMBER: _ClassVar[int]
     MAX_TASKS_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
@@ -128,12 +131,14 @@ class Binding(_message.Message):
     id: int
     initializer: bytes
     label: str
+    max_concurrency: int
+    max_restarts: int
     max_tasks: int
     modules: _containers.RepeatedScalarFieldContainer[str]
     ordered: bool
     processes: int
     sys_path: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ...) -> None: ...
 
 class BindingFailed(_message.Message):
     __slots__ = ["death", "id", "outcome"]
@@ -449,7 +454,7 @@ class Interval(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., stream: _Optional[int] = ..., first: _Optional[int] = ..., attempt: _Optional[int] = ..., calls: _Optional[_Iterable[bytes]] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., stride: _Optional[int] = ..., array: bool = ...) -> None: ...
 
 class Kind(_message.Message):
-    __slots__ = ["binding", "function", "id", "modules", "name", "num_returns", "owner", "resources", "sys_path", "writable"]
+    __slots__ = ["binding", "binding_owner", "function", "id", "modules", "name", "num_returns", "owner", "process_retries", "resources", "sys_path", "writable"]
     class ResourcesEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -458,26 +463,30 @@ class Kind(_message.Message):
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     BINDING_FIELD_NUMBER: _ClassVar[int]
+    BINDING_OWNER_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUM_RETURNS_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_RETRIES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     SYS_PATH_FIELD_NUMBER: _ClassVar[int]
     WRITABLE_FIELD_NUMBER: _ClassVar[int]
     binding: int
+    binding_owner: int
     function: bytes
     id: int
     modules: _containers.RepeatedScalarFieldContainer[str]
     name: str
     num_returns: int
     owner: int
+    process_retries: int
     resources: _containers.ScalarMap[str, int]
     sys_path: _containers.RepeatedScalarFieldContainer[str]
     writable: bool
-    def __init__(self, id: _Optional[int] = ..., binding: _Optional[int] = ..., function: _Optional[bytes] = ..., name: _Optional[str] = ..., resources: _Optional[_Mapping[str, int]] = ..., num_returns: _Optional[int] = ..., writable: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., owner: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., binding: _Optional[int] = ..., function: _Optional[bytes] = ..., name: _Optional[str] = ..., resources: _Optional[_Mapping[str, int]] = ..., num_returns: _Optional[int] = ..., writable: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., owner: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ..., binding_owner: _Optional[int] = ..., process_retries: _Optional[int] = ...) -> None: ...
 
 class KindRefused(_message.Message):
     __slots__ = ["asked", "available", "id", "reason"]
