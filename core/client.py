@@ -92,6 +92,7 @@ class Client:
         self.kinds: dict[int, pb.Kind] = {}  # told to a node with their first task; kept while others may follow
         self.binding_specs: dict[int, pb.Binding] = {}  # likewise
         self.kind_binding: dict[int, int] = {}
+        self.lanes: dict[int, machine.Lane] = {}  # of ordered bindings, by id
         self.retries: dict[int, Any] = {}  # kind id → exceptions that may be retried
         self.labels: dict[int, str] = {}
         self.leaving: dict[int, None] = {}  # bindings to be let go when all their tasks have been sent

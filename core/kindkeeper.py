@@ -64,7 +64,8 @@ class KindKeeper:
         client.register(encoded.objects)
         client.check_open()
         kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=max(1, options.num_returns),
-                                     machine_retries=self._machine_retries(options, binding))  # fmt: skip
+                                     machine_retries=self._machine_retries(options, binding),
+                                     lane=client.lanes.get(binding_id))  # fmt: skip
         kind.writable = writable
         client.hold_encoded(encoded)
         client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding_id, function=encoded.body, name=name,

@@ -420,6 +420,9 @@ class NativeEngine:
             if initializer is not None:
                 spec.sys_path.extend(sys.path)
                 spec.modules.extend(engines.companions)
+            if ordered:
+                lane = client.lanes[binding.id] = machine.Lane(in_order=True)
+                lane.place(HOME if not client.reach.joined else None, is_seeking=False)
             if client.reach.bindings.open(binding.id, processes, ordered=ordered, elsewhere=elsewhere):
                 client.outbox.introduce_binding(binding.id, HOME)
             self._bindings[binding.id] = binding
@@ -463,6 +466,7 @@ class NativeEngine:
         bound = self._bindings.pop(binding, None)
         client.labels.pop(binding, None)
         client.binding_specs.pop(binding, None)
+        client.lanes.pop(binding, None)
         mark = client.failed_bindings.pop(binding, None)
         if bound is not None:
             bound.mark = mark

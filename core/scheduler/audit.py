@@ -48,7 +48,9 @@ def _check_task(books: Books, task: Task) -> None:
         if not books.has_lost:  # else an input may be lost while it waits for others; it is looked at again
             assert waits == missing, (task, missing, waits)
     if task.state is TaskState.READY:
-        assert task.kind.ready.count(task) == 1, f"{task} is not queued once"
+        lane = task.kind.lane
+        queued = task.kind.ready.count(task) if lane is None else lane.calls.get(task.index) is task
+        assert queued == 1, f"{task} is not queued once"
 
 
 def _entry(books: Books, oid: ObjectId) -> Entry:
@@ -82,12 +84,20 @@ def _check_kinds(books: Books, unsettled: list[Task]) -> None:
         assert kind.records == records[kind], kind
         assert kind.unready == waiting[kind], (kind, kind.unready, waiting[kind])
         _check_kind(books, kind, arrays[kind])
-        _check_shares(books, kind, sent[kind], arrays[kind])
+        if kind.lane is None:
+            _check_shares(books, kind, sent[kind], arrays[kind])
+    for lane in {kind.lane for kind in books.kinds.values() if kind.lane is not None}:
+        lane.check()
+        calls = [task for kind, tasks in sent.items() if kind.lane is lane for task in tasks]
+        assert lane.share.outstanding == len(calls), (lane, calls)
+        assert lane.share.nbytes == sum([task.nbytes for task in calls]), (lane, calls)
 
 
 def _check_kind(books: Books, kind: Kind, arrays: list[Array]) -> None:
     assert kind.opened == len(arrays), (kind, kind.opened, arrays)
-    if kind.waiting():
+    if kind.lane is not None:
+        assert not kind.lane.calls or kind.lane in books.backlog, f"{kind.lane} is not in the backlog"
+    elif kind.waiting():
         assert kind in books.backlog, f"{kind} is not in the backlog"
         assert kind.refused is None, f"{kind} was refused"
     for array in arrays:

@@ -9,6 +9,7 @@ from ..ids import ObjectId
 from .arrays import Array
 from .entries import Place
 from .kinds import Kind
+from .lanes import Lane
 from .lineage import Lineage
 from .references import References
 from .shares import OWN_NODE, Terms
@@ -23,7 +24,7 @@ class Books:
     - `owed`: cancelled tasks by index for which the node has not answered yet. They keep what they hold and count as
       outstanding, whether or not anybody still refers to their results.
     - `arrays`: task arrays by stream, until they are disposed of and the node has answered for all of their items.
-    - `backlog`: every kind with something that could be sent, oldest first.
+    - `backlog`: every kind with something that could be sent, and every lane with calls, oldest first.
     - `Kind.ready`: plain tasks in READY, in order of submission (cancelled ones are skipped when met).
     - `Kind.arrays`: arrays with items that were never sent or must be sent again.
     - `nodes`: further nodes to which tasks may be sent; each kind that used one has a share there.
@@ -51,7 +52,7 @@ class Books:
         self.arrays: dict[int, Array] = {}
         self.nodes: dict[int, Terms] = {}
         self.owed: dict[int, Task] = {}
-        self.backlog: dict[Kind, None] = {}
+        self.backlog: dict[Kind | Lane, None] = {}
         self.counts: Counter[str] = Counter()  # what came too late, by what it was
         self.unanswered = 0  # plain tasks and items submitted and not settled
 

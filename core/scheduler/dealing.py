@@ -212,7 +212,7 @@ class Dealer:
                 left = min(share, room, kind.queued, shape.queued - shape.coming)
                 while left > 0 and (sent := self._send(worker, kind, left)):
                     left -= sent
-            if shape.coming:
+            if shape.coming or not _is_next(shape):
                 return
 
     def _room(self, worker: Worker, kind: Kind) -> int:
@@ -229,8 +229,9 @@ class Dealer:
         limit = min(at_most, pace.packet_tasks, worker.tasks_left)
         if limit <= 0 or (packets and not pace.room(len(packets), worker.range.seconds)):
             return 0
-        intervals, count = kind.take(limit)
-        self._commit(worker, kind, intervals, count)
+        intervals, count = kind.take(limit, _end_of_turn(kind))
+        if count:
+            self._commit(worker, kind, intervals, count)
         return count
 
     def _commit(self, worker: Worker, kind: Kind, intervals: list[Interval], count: int) -> None:
@@ -266,10 +267,19 @@ class Dealer:
                 self._recall(worker, len(worker.range.packets) // 2)
 
 
+def _end_of_turn(kind: Kind) -> float:
+    """Where in the order of arrival another kind's turn comes, in bindings whose tasks go in one order."""
+    binding = kind.shape.binding
+    if not binding.spec.ordered:
+        return float("inf")
+    others = (other for shape in binding.shapes.values() for other in shape.waiting if other is not kind)
+    return min((other.queue[0].order for other in others), default=float("inf"))
+
+
 def _is_next(shape: Shape) -> bool:
     """Whether it is this shape's turn in its binding, where tasks of all shapes go in one order."""
     binding = shape.binding
-    if not binding.spec.ordered:
+    if not binding.spec.ordered or not shape.queued:
         return True
     order = next_kind(shape).queue[0].order
     return all(not other.queued or next_kind(other).queue[0].order >= order for other in binding.shapes.values())

@@ -57,7 +57,7 @@ class Further:
     def find_kind(self, kind_id: int, node: int) -> Kind | None:
         """Find a kind of which a node speaks, with its share there; None: one of them has gone."""
         kind = self._books.kinds.get(kind_id)
-        if kind is not None and node not in kind.shares:
+        if kind is not None and kind.lane is None and node not in kind.shares:
             kind.meet({at: terms for at, terms in self._books.nodes.items() if at == node})
         return kind if kind is not None and node in kind.shares else None
 

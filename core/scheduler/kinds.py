@@ -11,6 +11,7 @@ from .shares import OWN_NODE, Share, Terms
 
 if TYPE_CHECKING:
     from .arrays import Array
+    from .lanes import Lane
     from .tasks import Task
 
 #: Bytes of a plain call from which on they are counted; what is smaller is bounded well enough by its number.
@@ -45,14 +46,16 @@ NO_LOSSES = Losses()
 class Kind:
     """Function, resources, binding and retry rules that many tasks share; credits are counted in its shares.
 
-    Limits of retries below zero mean no limit. `home` is the own node's share, `shares` has all by node.
+    Limits of retries below zero mean no limit. `home` is the own node's share, `shares` has all by node. Kinds of an
+    actor's calls have a `lane`, whose share is their only one, and where their tasks wait.
     """
 
-    __slots__ = ("arrays", "deaths", "dropped", "home", "id", "is_seeking", "machine_retries", "name", "opened",
+    __slots__ = ("arrays", "deaths", "dropped", "home", "id", "is_seeking", "lane", "machine_retries", "name", "opened",
                  "places", "process_retries", "ready", "records", "refused", "shares", "stirred", "stride", "told",
                  "unready", "writable")  # fmt: skip
 
-    def __init__(self, id: int, name: str, *, process_retries: int, machine_retries: int, stride: int, credit: int):
+    def __init__(self, id: int, name: str, *, process_retries: int, machine_retries: int, stride: int, credit: int,
+                 lane: Lane | None = None) -> None:  # fmt: skip
         self.id = id
         self.name = name
         self.process_retries = process_retries
@@ -60,8 +63,9 @@ class Kind:
         self.stride = stride
         self.stirred: dict[Share, None] = {}  # see Share
         self.told: dict[Share, None] = {}  # those at further nodes that know of waiting tasks
-        self.home = Share(OWN_NODE, credit, self.stirred, is_allowed=True)
-        self.shares: dict[int, Share] = {OWN_NODE: self.home}
+        self.lane = lane
+        self.home = Share(OWN_NODE, credit, self.stirred, is_allowed=lane is None)
+        self.shares: dict[int, Share] = {OWN_NODE: self.home} if lane is None else lane.shares
         self.places: frozenset[int] | None = None  # nodes where it may run; None: anywhere
         self.is_seeking = True  # further nodes would be of use, should such come
         self.deaths = 0  # runs in a row that ended with their worker
@@ -106,6 +110,10 @@ class Kind:
 
     def forget(self, node: int) -> None:
         """A node has gone, and has answered for all it had."""
+        if self.lane is not None:
+            if node in self.shares:
+                self.lane.place(None, is_seeking=False)
+            return
         share = self.shares.pop(node, None)
         if share is not None:
             self.stirred.pop(share, None)
@@ -119,6 +127,9 @@ class Kind:
         """Say where its tasks may be sent from now on."""
         self.places = places
         self.is_seeking = is_seeking
+        if self.lane is not None:
+            self.lane.place(next(iter(places or ()), None), is_seeking=is_seeking)
+            return
         for share in self.shares.values():
             share.allow(self.may_use(share.node))
 
@@ -126,18 +137,24 @@ class Kind:
         """No node has anything, or will ever be sent anything."""
         self.ready.clear()
         self.arrays.clear()
+        if self.lane is not None:
+            self.lane.clear()
+            self.lane.place(None, is_seeking=False)
+            return
         self.shares = {OWN_NODE: self.home}
         self.stirred.clear()
         self.told.clear()
         self.home.outstanding = self.home.nbytes = self.home.wanted = 0
 
     def waiting(self) -> int:
-        """Tasks that could be sent if credit allowed."""
+        """Tasks that could be sent if credit allowed; of a lane all that wait in it."""
+        if self.lane is not None:
+            return len(self.lane.calls)
         return len(self.ready) + sum(array.unsent() for array in self.arrays)
 
     def is_needed(self) -> bool:
         """Whether any task of it is left that has run or will, or an array to which some may be added."""
-        if self.opened or self.unready or self.ready or self.records:
+        if self.opened or self.unready or self.ready or self.records or (self.lane is not None and self.lane.calls):
             return True
         return any(share.outstanding or share.wanted for share in self.shares.values())
 

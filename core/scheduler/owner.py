@@ -27,6 +27,7 @@ from .entries import Entry, Extra
 from .further import Further
 from .items import Items
 from .kinds import COUNTED_NBYTES, POISON_DEATHS, Kind
+from .lanes import Lane
 from .orders import Answer, Ask, Send, SendCancel, SendItems, Settled, Want
 from .outcomes import CancelledMark, LostCause, is_failure
 from .passing import Adopted, Parcel, Passing
@@ -38,7 +39,7 @@ from .shares import OUTSTANDING_MIN, OUTSTANDING_NBYTES, OWN_NODE, Share, Terms
 from .states import TaskEvent, TaskState
 from .tasks import UNSETTLED, Task
 
-READY, SENT = TaskState.READY, TaskState.SENT
+WAITING, READY, SENT = TaskState.WAITING, TaskState.READY, TaskState.SENT
 
 
 class Owner:
@@ -95,10 +96,11 @@ class Owner:
         self._next_seq += count
         return seq
 
-    def add_kind(self, name: str, *, process_retries: int, machine_retries: int, stride: int) -> Kind:
-        """Register a kind of task; the driver tells the node before the first of them."""
+    def add_kind(self, name: str, *, process_retries: int, machine_retries: int, stride: int,
+                 lane: Lane | None = None) -> Kind:  # fmt: skip
+        """Register a kind of task, of an actor's calls if in a lane; the driver tells the node before the first."""
         kind = Kind(self._next_kind, name, process_retries=process_retries, machine_retries=machine_retries,
-                    stride=stride, credit=self.initial_credit)  # fmt: skip
+                    stride=stride, credit=self.initial_credit, lane=lane)  # fmt: skip
         self._next_kind += 1
         self.kinds[kind.id] = kind
         return kind
@@ -150,6 +152,9 @@ class Owner:
         if kind.refused is not None:
             if task.state is not TaskState.FAILED:
                 self._settling.fail(task, TaskEvent.REFUSE, kind.refused)
+        elif kind.lane is not None:
+            if task.state is READY or (task.state is WAITING and kind.lane.in_order):
+                self._settling.queue(task)
         elif task.state is READY:
             kind.ready.append(task)
             books.backlog[kind] = None
@@ -160,8 +165,9 @@ class Owner:
 
         What `submit` and `plan_sends` would come to when nothing else waits; a lone call passes here each time.
         """
-        share = kind.home
-        if (self.backlog or kind.refused is not None or kind.stride != 1 or share.outstanding >= share.limit
+        lane = kind.lane
+        share = kind.home if lane is None else lane.share
+        if (self.backlog or share.node or kind.refused is not None or kind.stride != 1 or share.outstanding >= share.limit
                 or share.nbytes):  # fmt: skip
             return 0
         index = self._next_seq
@@ -282,7 +288,7 @@ class Owner:
         for task in self._unsettled():
             if task.kind is kind and task.state is not SENT:
                 self._settling.fail(task, TaskEvent.REFUSE, mark)
-        kind.ready.clear()
+        kind.ready.clear()  # those in a lane are settled now, and skipped when met
         while kind.arrays:
             array = kind.arrays.popleft()
             self._items.fail(array, array.take_unsent(), mark)
@@ -412,6 +418,7 @@ __all__ = [
     "Entry",
     "Extra",
     "Kind",
+    "Lane",
     "LostCause",
     "Owner",
     "Parcel",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING
 
 from ..ids import Span
@@ -106,16 +107,16 @@ class Kind:
         self.queue.extendleft(reversed(intervals))
         self.shape.count(self, sum(len(i.calls) for i in intervals))
 
-    def take(self, count: int) -> tuple[list[Interval], int]:
+    def take(self, count: int, before: float = inf) -> tuple[list[Interval], int]:
         """Take the next tasks for one packet: at most ``count``, and at most a packet's bytes but at least one task.
 
-        Returns them and their number.
+        Of those that arrived after ``before`` none. Returns them and their number.
         """
         taken: list[Interval] = []
         total = 0
         room = PACKET_NBYTES
         queue = self.queue
-        while total < count and queue:
+        while total < count and queue and queue[0].order < before:
             head = queue[0]
             start = self.offset
             stop = min(len(head.calls), start + count - total)

@@ -6,14 +6,15 @@ from collections import deque
 
 from .books import Books
 from .kinds import Kind
+from .lanes import Lane
 from .orders import Send, SendItems, Want
 from .placing import choose_share, plan_level
 from .settling import Settling
 from .shares import OUTSTANDING_MIN, OUTSTANDING_NBYTES, OWN_NODE, Share
 from .states import TaskState
-from .tasks import Task
+from .tasks import UNSETTLED, Task
 
-READY, SENT = TaskState.READY, TaskState.SENT
+WAITING, READY, SENT = TaskState.WAITING, TaskState.READY, TaskState.SENT
 
 
 class Sending:
@@ -30,6 +31,9 @@ class Sending:
         books = self._books
         backlog, nodes = books.backlog, books.nodes
         for kind in list(backlog):
+            if isinstance(kind, Lane):
+                self._plan_lane(kind)
+                continue
             share = kind.home
             if nodes:
                 if len(kind.shares) <= len(nodes):
@@ -48,6 +52,50 @@ class Sending:
                 self._tell(kind, share, waiting)
             if nodes:
                 self._tell_further(kind, waiting)
+
+    def _plan_lane(self, lane: Lane) -> None:
+        """Send calls in their order, as far as the window goes; what has settled meanwhile is skipped."""
+        room = lane.share.room() if lane.share.is_allowed else 0
+        while (task := lane.first()) is not None and (room > 0 or task.state not in UNSETTLED):
+            if task.state is READY and self._books.has_lost and task.inputs:
+                self._settling.recheck(task)
+            if task.state is WAITING and lane.in_order:
+                break
+            lane.take()
+            if task.state is READY:
+                self._send_call(task, lane.share)
+                room -= 1
+                if lane.share.nbytes >= OUTSTANDING_NBYTES:
+                    room = min(room, OUTSTANDING_MIN - lane.share.outstanding)
+        if not lane.calls:
+            del self._books.backlog[lane]
+        if lane.is_seeking or lane.asked_by is not None:
+            self._seek(lane)
+
+    def _send_call(self, task: Task, share: Share) -> None:
+        """Send one call; those of a kind that follow each other go together."""
+        task.state = SENT  # READY, SEND → SENT: the table's only way
+        task.share = share
+        share.outstanding += 1
+        share.nbytes += task.nbytes
+        last = self._books.commands[-1] if self._books.commands else None
+        if (isinstance(last, Send) and last.kind is task.kind and last.attempt == task.attempt and last.node == share.node
+                and task.index == last.first + len(last.tasks) * task.kind.stride):  # fmt: skip
+            last.tasks.append(task)
+        else:
+            self._books.commands.append(Send(task.kind, task.index, task.attempt, [task], share.node))
+
+    def _seek(self, lane: Lane) -> None:
+        """While nobody knows a node for an actor, the own one looks for one with what its first call needs."""
+        task = lane.first() if lane.is_seeking else None
+        kind = lane.asked_by or (task.kind if task is not None else None)
+        if kind is None:
+            return
+        waiting = len(lane.calls) if task is not None else 0
+        lane.asked_by = kind if waiting else None
+        if kind.home.wanted != waiting:
+            kind.home.wanted = waiting
+            self._books.commands.append(Want(kind, waiting, OWN_NODE))
 
     def _tell_further(self, kind: Kind, waiting: int) -> None:
         """Tell further nodes what waits, if it matters to them; who is full and knows of it rests until stirred."""

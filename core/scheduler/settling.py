@@ -62,8 +62,13 @@ class Settling:
 
     def queue(self, task: Task) -> None:
         """A task in READY may be sent."""
-        task.kind.ready.append(task)
-        self._books.backlog[task.kind] = None
+        lane = task.kind.lane
+        if lane is not None:
+            lane.add(task)
+            self._books.backlog[lane] = None
+        else:
+            task.kind.ready.append(task)
+            self._books.backlog[task.kind] = None
 
     def send_again(self, task: Task, event: TaskEvent) -> None:
         """A task that a node had goes back into the queue, or fails with its refused kind."""
