@@ -1,108 +1,102 @@
-"""Actors, first part: one process that keeps an object, and calls of its methods in the order they were made.
+"""Actors: one process that keeps an object, and calls of its methods in the order they were made.
 
-An actor is an *ordered* binding with one worker whose initialiser makes the object. Calls run once; when the process is
-lost they fail with `WorkerLostError`. Restarts, names, handles that travel and async methods come later.
+A handle may be passed to tasks and other actors; who calls from there has an order of calls of his own. When the last
+handle has gone the actor ends after the calls that were made. How a call finds its actor is in `actorreach`.
 """
 
 from __future__ import annotations
 
-import weakref
+import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from . import engine as engines
-from .errors import TaskCancelledError
+from .actorhost import ActorExit, Identity, Maker, Method
+from .actorhost import current as current_host
+from .actoroptions import ASYNC_CONCURRENCY, ActorOptions
+from .engine import ActorTerms
+from .errors import OutboardError, SerializationError
 from .options import TaskOptions
-
-#: What calls of actors ask for unless told otherwise: no CPU, so that any number of actors may wait for each other.
-_DEFAULTS = TaskOptions(num_cpus=0, max_retries=0)
+from .refs import AnchorRef
 
 #: Attribute of a method that has options of its own.
 _OPTIONS = "__outboard_options__"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_instance: Any = None
-
-
-class _Maker:
-    """Initialiser of an actor's worker: makes the object there."""
-
-    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.cls, self.args, self.kwargs = cls, args, kwargs
-
-    def __call__(self) -> None:
-        global _instance
-        _instance = self.cls(*self.args, **self.kwargs)
-
-
-class _Call:
-    """Function of one method's calls, in the actor's worker; its name for people says the class too."""
-
-    def __init__(self, cls: str, method: str) -> None:
-        self.method = method
-        self.__name__ = self.__qualname__ = f"{cls}.{method}"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(_instance, self.method)(*args, **kwargs)
-
 
 class RemoteMethod:
     """A method of an actor; `remote` calls it there."""
 
-    __slots__ = ("_actor", "_call", "_options")
+    __slots__ = ("_actor", "_function", "_options")
 
-    def __init__(self, actor: ActorHandle, call: _Call, options: TaskOptions) -> None:
+    def __init__(self, actor: ActorHandle, function: Method, options: TaskOptions) -> None:
         self._actor = actor
-        self._call = call
+        self._function = function
         self._options = options
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Queue a call behind those made before and return the reference of its result."""
-        return self._actor._engine.submit(self._call, args, kwargs, self._options, self._actor._binding)
+        """Queue a call behind those that this process has made before, and return the reference of its result."""
+        actor = self._actor
+        return actor._engine.submit(self._function, args, kwargs, self._options, actor._binding)
 
     def options(self, **options: Any) -> RemoteMethod:
-        """Return the same method with other options, as ``num_returns``; retries are a ValueError."""
-        return RemoteMethod(self._actor, self._call, _merged(self._options, options))
+        """Return the same method with other options, as ``num_returns``. See `method`."""
+        return RemoteMethod(self._actor, self._function, _merged(self._options, options))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: the right spelling is in the error."""
-        raise TypeError(f"call {self._call.method}.remote(...): the actor lives in another process")
+        raise TypeError(f"call {self._function.method}.remote(...): the actor lives in another process")
 
 
 class ActorHandle:
-    """Reaches one actor; when the last handle has gone the actor ends after the calls that were made."""
+    """Reaches one actor, from any process. Its methods are attributes; others of the object cannot be read.
 
-    def __init__(self, engine: Any, binding: Any, cls: type, options: TaskOptions) -> None:
-        self._engine = engine
-        self._binding = binding
-        self._cls = cls
-        self._options = options
-        self._end = weakref.finalize(self, engine.unbind, binding, force=False)
-        self._end.atexit = False
+    Handles of one actor are equal. Thread-safe.
+    """
+
+    def __init__(self, ref: AnchorRef, identity: Identity, methods: dict[str, TaskOptions], in_order: bool,
+                 binding: Any = None) -> None:  # fmt: skip
+        self._ref = ref
+        self._identity = identity
+        self._methods = methods
+        self._in_order = in_order
+        self._functions: dict[str, Method] = {}
+        self._engine: Any = ref.hold
+        self._binding = binding or self._engine.attach_actor(identity.anchor, identity.label, in_order=in_order)
 
     def __repr__(self) -> str:
-        return f"<ActorHandle {self._cls.__name__} {self._binding!r}>"
+        return f"<ActorHandle {self._identity.label} {self._ref.hex()}>"
 
     def __getattr__(self, name: str) -> RemoteMethod:
-        method = getattr(self._cls, name, None)
-        if name.startswith("__") or not callable(method):
-            raise AttributeError(f"actor {self._cls.__name__} has no method {name!r}{_near(name, self._cls)}")
-        options = _merged(self._options, getattr(method, _OPTIONS, {}))
-        return RemoteMethod(self, _Call(self._cls.__name__, name), options)
+        options = self.__dict__.get("_methods", {}).get(name)
+        if options is None:
+            label = self.__dict__["_identity"].label if "_identity" in self.__dict__ else "of this handle"
+            raise AttributeError(f"actor {label} has no method {name!r}{_near(name, self.__dict__.get('_methods', {}))}")
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions.setdefault(name, Method(self._identity.class_name, name))
+        return RemoteMethod(self, function, options)  # not kept: that were a cycle, and handles end when dropped
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._methods]
+
+    def __eq__(self, other: object) -> bool:
+        return self._ref == other._ref if isinstance(other, ActorHandle) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("actor handles cannot be passed to other processes by this release")
+        return ActorHandle, (self._ref, self._identity, self._methods, self._in_order)
 
 
 class RemoteClass:
-    """A class whose `remote` makes an actor; made by `remote` with options from `actor_options`.
+    """A class whose `remote` makes an actor; made by `remote` with options from `ActorOptions`."""
 
-    The resources of an actor are what each of its calls holds while it runs; between calls it holds none.
-    """
-
-    def __init__(self, cls: type, options: TaskOptions) -> None:
+    def __init__(self, cls: type, options: ActorOptions) -> None:
         self.__wrapped__ = cls
+        self.__doc__ = cls.__doc__
         self._options = options
 
     def __repr__(self) -> str:
@@ -113,50 +107,49 @@ class RemoteClass:
         raise TypeError(f"call {self.__wrapped__.__name__}.remote(...) to make an actor")
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
-        """Make an actor and return its handle at once; an exception of the constructor is shown by every call."""
+        """Make an actor and return its handle at once; every call shows an exception of the constructor.
+
+        Raises:
+            SerializationError: the class or an argument does not pickle.
+            ActorNameError: another actor has the name.
+        """
+        cls, options = self.__wrapped__, self._options
         engine = engines.current()
-        binding = engine.bind(
-            processes=1,
-            initializer=_Maker(self.__wrapped__, args, kwargs),
-            label=self.__wrapped__.__name__,
-            ordered=True,
-        )
-        return ActorHandle(engine, binding, self.__wrapped__, self._options)
+        anchor = engine.reserve_id()
+        identity = Identity(anchor, cls.__name__, options.name or "", options.namespace or "")
+        methods = _methods_of(cls, options.of_calls())
+        concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if _is_async(cls) else 0)
+        terms = ActorTerms(anchor, options.max_restarts, 0 if concurrency == 1 else concurrency,
+                           options.of_calls().demand())  # fmt: skip
+        try:
+            binding = engine.bind(processes=1, initializer=Maker(cls, args, kwargs, identity), label=identity.label,
+                                  actor=terms)  # fmt: skip
+        except OutboardError:
+            raise
+        except Exception as error:
+            text = f"actor {identity.label}: its class or the arguments of its constructor cannot be pickled: {error}"
+            raise SerializationError(text, what="argument", reason=error) from error
+        ref = AnchorRef(anchor.owner, anchor.seq, engine)
+        return ActorHandle(ref, identity, methods, terms.max_concurrency == 0, binding)
 
     def options(self, **options: Any) -> RemoteClass:
-        """Return the same class with other options. See `actor_options`."""
-        return RemoteClass(self.__wrapped__, actor_options(options, self._options))
+        """Return the same class with other options. See `ActorOptions`."""
+        return RemoteClass(self.__wrapped__, self._options.merged(**options))
 
-
-def actor_options(options: dict[str, Any], base: TaskOptions = _DEFAULTS) -> TaskOptions:
-    """Give the options of a class's actors: fields of `TaskOptions`, where calls need no CPU unless told otherwise.
-
-    Raises:
-        ValueError: retries, since calls of actors run once; ``num_returns`` or ``name``, which belong to a method;
-            or what `TaskOptions.merged` refuses.
-    """
-    for name in ("num_returns", "name"):
-        if name in options:
-            raise ValueError(f"{name} belongs to a method of an actor: actor.method.options({name}=...).remote(...)")
-    return _merged(base, options)
-
-
-def _merged(base: TaskOptions, options: dict[str, Any]) -> TaskOptions:
-    merged = base.merged(**options)
-    if merged.max_retries or merged.retry_exceptions:
-        raise ValueError("calls of an actor run once: max_retries must be 0 and retry_exceptions False")
-    return merged
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteClass, (self.__wrapped__, self._options)
 
 
 def method(**options: Any) -> Callable[[Function], Function]:
     """Give a method of an actor's class options of its own, as ``@outboard.method(num_returns=2)``.
 
-    ``.options()`` at a call goes before them.
+    ``.options()`` at a call goes before them. ``max_task_retries`` and ``concurrency_group`` of a method are not
+    supported; retries are those of the actor.
 
     Raises:
         ValueError: an option that calls of actors do not have.
     """
-    _merged(_DEFAULTS, options)
+    _merged(TaskOptions(num_cpus=0, max_retries=0), options)
 
     def mark(function: Function) -> Function:
         setattr(function, _OPTIONS, options)
@@ -165,19 +158,57 @@ def method(**options: Any) -> Callable[[Function], Function]:
     return mark
 
 
-def _near(name: str, cls: type) -> str:
+def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
+    """End an actor's process now; calls that have not finished fail with `ActorDiedError`.
+
+    With ``no_restart=False`` another process follows, as after a death, if ``max_restarts`` lets it.
+    """
+    if not isinstance(actor, ActorHandle):
+        raise TypeError(f"kill() takes an actor, not {type(actor).__name__}")
+    actor._engine.end_actor(actor._identity.anchor, restart=not no_restart)
+
+
+def exit_actor() -> NoReturn:
+    """End the actor whose method calls this, after this call, which returns None; it is not started again.
+
+    Calls that have not begun fail with `ActorDiedError`.
+
+    Raises:
+        RuntimeError: this is no actor.
+    """
+    if current_host() is None:
+        raise RuntimeError("exit_actor() ends the actor whose method calls it; this is none")
+    raise ActorExit
+
+
+def _merged(base: TaskOptions, options: dict[str, Any]) -> TaskOptions:
+    merged = base.merged(**options)
+    if merged.max_retries != base.max_retries or merged.retry_exceptions:
+        raise ValueError("calls of an actor run again only as its max_task_retries says: max_retries and "
+                         "retry_exceptions are options of tasks")  # fmt: skip
+    return merged
+
+
+def _methods_of(cls: type, options: TaskOptions) -> dict[str, TaskOptions]:
+    """Find what can be called, with the options of each call."""
+    found = {}
+    for name in dir(cls):
+        known = getattr(cls, name, None)
+        if callable(known) and (name == "__call__" or not name.startswith("__")):
+            found[name] = _merged(options, getattr(known, _OPTIONS, {}))
+    return found
+
+
+def _is_async(cls: type) -> bool:
+    functions = (getattr(cls, name, None) for name in dir(cls) if not name.startswith("__"))
+    return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in functions)
+
+
+def _near(name: str, methods: dict[str, TaskOptions]) -> str:
     from difflib import get_close_matches
 
-    methods = [known for known in dir(cls) if not known.startswith("_") and callable(getattr(cls, known))]
     found = get_close_matches(name, methods, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
-def kill(actor: ActorHandle) -> None:
-    """End an actor's process now; calls that have not finished fail with `TaskCancelledError`."""
-    if not isinstance(actor, ActorHandle):
-        raise TypeError(f"kill() takes an actor, not {type(actor).__name__}")
-    actor._engine.unbind(actor._binding, force=True)
-
-
-__all__ = ["ActorHandle", "RemoteClass", "RemoteMethod", "TaskCancelledError", "kill", "method"]
+__all__ = ["ActorHandle", "RemoteClass", "RemoteMethod", "exit_actor", "kill", "method"]

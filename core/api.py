@@ -8,7 +8,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from . import engine as engines
 from .errors import ShutdownError
-from .options import Settings, TaskOptions
+from .actoroptions import ACTOR_OPTION_NAMES, ActorOptions
+from .options import TASK_OPTION_NAMES, Settings, TaskOptions, unknown_option
 from .refs import ObjectRef, describe_value
 
 #: Of code objects of ``async def`` (as in `inspect`, which takes long to import).
@@ -145,9 +146,12 @@ def remote(function: Any = None, /, **options: Any) -> Any:
 
     Args:
         function: what the tasks run; it is pickled once per client. A class makes actors, see `outboard.actors`.
-        options: fields of `TaskOptions`; unknown ones are a ValueError that names the valid ones.
+        options: fields of `TaskOptions`, of a class those of `ActorOptions`; unknown ones are a ValueError that names
+            the valid ones.
     """
-    TaskOptions().merged(**options)  # what is wrong is said where it was written
+    for name in options:  # what is wrong is said where it was written
+        if name not in TASK_OPTION_NAMES and name not in ACTOR_OPTION_NAMES:
+            raise ValueError(unknown_option("option", name, (*TASK_OPTION_NAMES, *ACTOR_OPTION_NAMES)))
     if function is None:
         return lambda decorated: _make_remote(decorated, options)
     return _make_remote(function, options)
@@ -155,9 +159,9 @@ def remote(function: Any = None, /, **options: Any) -> Any:
 
 def _make_remote(function: Any, options: dict[str, Any]) -> Any:
     if isinstance(function, type):
-        from .actors import RemoteClass, actor_options
+        from .actors import RemoteClass
 
-        return RemoteClass(function, actor_options(options))
+        return RemoteClass(function, ActorOptions().merged(**options))
     if getattr(getattr(function, "__code__", None), "co_flags", 0) & _ASYNC_FLAGS:
         raise TypeError(f"{function.__qualname__} is async: only plain functions can be made remote so far")
     if not callable(function):

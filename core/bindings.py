@@ -3,13 +3,17 @@
 A binding's processes are *dealt* in shares: the own node first, the others in the order in which they joined, each at
 most its slots. A share is only a promise until the first kind of the binding is told to that node: then the binding is
 told ahead of it (`tell`). What a node that has gone had not been told, or had, is dealt again to others; only an
-ordered binding (an actor) that was told to one ends with it, since its state did.
+ordered binding (an actor) that was told to one ends with it, since its state did, unless it may be started again.
+
+An ordered binding is placed when it is opened: at a node that has left what its calls ask for when all other ordered
+ones hold theirs, or else at one that could have it at all.
 
 The own node is told of every binding sooner or later, also when it has no share: it looks for nodes that have room.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -40,12 +44,13 @@ class _Node(NamedTuple):
 class _Binding:
     """`shares`: processes by node. `told`: nodes that know it. `asked`: those of them that were sent UNBIND."""
 
-    __slots__ = ("asked", "demand", "is_closing", "ordered", "processes", "shares", "told")
+    __slots__ = ("asked", "demand", "is_closing", "ordered", "processes", "restarts", "shares", "told")
 
-    def __init__(self, processes: int, ordered: bool) -> None:
+    def __init__(self, processes: int, ordered: bool, demand: Mapping[str, int], restarts: int) -> None:
         self.processes = processes
         self.ordered = ordered
-        self.demand: Mapping[str, int] | None = None  # of an ordered one's first kind
+        self.demand = demand  # of an ordered one's calls
+        self.restarts = restarts  # how often it may be started at another node, below zero: any number of times
         self.shares: dict[int, int] = {}
         self.told: dict[int, None] = {}
         self.asked: set[int] = set()
@@ -73,30 +78,25 @@ class Bindings:
     def __repr__(self) -> str:
         return f"<Bindings {len(self._bindings)} over {len(self._nodes)} nodes>"
 
-    def open(self, binding: int, processes: int, *, ordered: bool, elsewhere: int = 0) -> bool:
+    def open(self, binding: int, processes: int, *, ordered: bool, elsewhere: int = 0,
+             demand: Mapping[str, int] = {}, restarts: int = 0) -> bool:  # fmt: skip
         """Take a new binding into the books; True: tell the own node now.
 
         `elsewhere`: slots of all other nodes, whether there is a session with them or not. What is beyond the slots of
-        all the own node takes, more than it has itself if need be.
+        all the own node takes, more than it has itself if need be. `demand` and `restarts` are an ordered one's.
         """
-        opened = self._bindings[binding] = _Binding(processes, ordered)
+        opened = self._bindings[binding] = _Binding(processes, ordered, demand, restarts)
         if self._is_alone:
             opened.shares[self._home] = processes
-        elif not ordered:
+        elif ordered:
+            self._deal(opened)
+        else:
             own = self._nodes[self._home].slots
             known = sum(node.slots for node in self._nodes.values()) - own
             if own and processes:
                 opened.shares[self._home] = max(min(processes, own), processes - max(elsewhere, known))
             self._deal(opened)
-        return self._is_alone or not ordered
-
-    def choose(self, binding: int, demand: Mapping[str, int]) -> frozenset[int] | None:
-        """Say where tasks of one of its kinds may go, None for anywhere; the first kind of an ordered one places it."""
-        known = self._bindings.get(binding)
-        if known is not None and known.ordered and known.demand is None:
-            known.demand = demand
-            self._deal(known)
-        return self.places(binding)
+        return self._home in opened.shares or not ordered
 
     def places(self, binding: int) -> frozenset[int] | None:
         """Say where its tasks may go, None for anywhere."""
@@ -119,7 +119,7 @@ class Bindings:
         share = known.shares.get(node)
         has_share = share is not None or (known.is_unlimited() and self._nodes[node].slots > 0)
         # The worker of an ordered binding gets the GPUs of the first kind, unless it is there before that.
-        return Told(known.processes if share is None else share, has_share and (self._is_alone or not known.ordered))
+        return Told(known.processes if share is None else share, has_share and not known.demand.get("GPU"))
 
     def fail(self, binding: int, node: int) -> list[int]:
         """It failed at a node: return the others where it must end at once."""
@@ -159,9 +159,13 @@ class Bindings:
             if known.has_ended():
                 del self._bindings[binding]
                 left.ended.append(binding)
-            elif known.ordered and had_share and was_told:
+            elif known.ordered and had_share and was_told and not known.restarts:
                 known.shares[node] = 0  # never dealt again
                 left.bereft.append(binding)
+            elif known.ordered and had_share and was_told and not known.is_closing:
+                known.restarts -= 1
+                self._deal(known)
+                left.moved.append(binding)
             elif had_share:
                 self._deal(known)
                 left.moved.append(binding)
@@ -190,9 +194,8 @@ class Bindings:
     def _deal(self, known: _Binding) -> None:
         """Give nodes without a share what is left of its processes."""
         if known.ordered:
-            demand = known.demand
-            if demand is not None and not known.shares:
-                place = next((node for node, has in self._nodes.items() if has.fits(demand)), None)
+            if not known.shares:
+                place = self._place(known)
                 if place is not None:
                     known.shares[place] = known.processes
             return
@@ -202,3 +205,18 @@ class Bindings:
             if taken > 0 and node not in known.shares:
                 known.shares[node] = taken
                 left -= taken
+
+    def _place(self, known: _Binding) -> int | None:
+        """The node for an ordered binding, the first that fits; None where none does."""
+        fitting = [node for node, has in self._nodes.items() if has.fits(known.demand)]
+        free = (node for node in fitting if self._nodes[node].fits(self._demanded(node, known.demand)))
+        return next(free, next(iter(fitting), None))
+
+    def _demanded(self, node: int, demand: Mapping[str, int]) -> dict[str, int]:
+        """What a node needs for a demand beside those of the ordered bindings that it has."""
+        needed = Counter(demand)
+        if demand:
+            for other in self._bindings.values():
+                if other.ordered and node in other.shares and not other.is_closing:
+                    needed.update(other.demand)
+        return needed

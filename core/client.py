@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from . import errors
+from .actorreach import ActorReach
 from .background import Background
 from .clientvalues import VIEW_SHARE, ClientValues
 from .failures import as_exception
@@ -92,7 +93,8 @@ class Client:
         self.kinds: dict[int, pb.Kind] = {}  # told to a node with their first task; kept while others may follow
         self.binding_specs: dict[int, pb.Binding] = {}  # likewise
         self.kind_binding: dict[int, int] = {}
-        self.lanes: dict[int, machine.Lane] = {}  # of ordered bindings, by id
+        self.lanes: dict[int, machine.Lane] = {}  # of actors, by binding
+        self.actors = ActorReach(self)
         self.retries: dict[int, Any] = {}  # kind id → exceptions that may be retried
         self.labels: dict[int, str] = {}
         self.leaving: dict[int, None] = {}  # bindings to be let go when all their tasks have been sent
@@ -107,6 +109,9 @@ class Client:
         self.in_task: Callable[[], bool] = lambda: False
         self.on_interrupted: Callable[[], None] = lambda: None
         self.on_unbound: Callable[[int], None] = lambda binding: None
+        self.on_anchor_ended: Callable[[int], None] = lambda seq: None
+        self.on_actor_end: Callable[[ObjectId, int], None] = lambda anchor, how: None
+        self.parting: Callable[[], None] | None = None  # of an actor that is about to end, when it has reported
         self.on_kinds_dropped: Callable[[pb.DropKinds], None] = lambda dropped: None
         self.on_settled: Callable[[ObjectId, Any], None] = lambda oid, value: None
         self.on_items: Callable[[int], None] = lambda stream: None
@@ -323,6 +328,7 @@ class Client:
             or self.requests
             or self._postponed
             or self.leaving
+            or self.actors.ending
             or self.retired
             or self.values.reader.ended
         )
@@ -358,6 +364,9 @@ class Client:
             self.requests.popleft()()
         if self.retired and self.closed_mark is None:
             self._drop_retired()
+        if self.actors.ending:
+            for binding in self.actors.let_go():
+                self.on_unbound(binding)
         owner = self.owner
         self._unsent = 0
         deferred: list[ItemSender] = []
@@ -494,6 +503,7 @@ class Client:
     def fail_binding(self, binding: int, mark: BindingMark) -> None:
         """Nothing of this binding will run any more. Under the lock."""
         self.failed_bindings.setdefault(binding, mark)
+        self.actors.on_failed(binding, mark)
         for kind_id, of in self.kind_binding.items():
             if of == binding:
                 self.refuse(self.owner.kinds[kind_id], mark)

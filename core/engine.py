@@ -15,12 +15,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 from .options import INLINE_ADDRESS, Settings, TaskOptions
 
 if TYPE_CHECKING:
+    from .ids import ObjectId
     from .refs import ObjectRef
+
+Ref = TypeVar("Ref", bound="ObjectRef")
 
 
 class Completion(NamedTuple):
@@ -52,6 +55,22 @@ class Binding:
     def __repr__(self) -> str:
         state = "failed" if self.failed is not None else "up"
         return f"<Binding {self.id} {self.label!r} processes={self.processes} {state}>"
+
+
+class ActorTerms(NamedTuple):
+    """What makes a binding an actor: one worker that keeps an object, whose calls run in the order of submission.
+
+    Attributes:
+        anchor: id of the object that its handles refer to, from `Engine.reserve_id`.
+        max_restarts: processes that may follow one that died, -1 for any number.
+        max_concurrency: calls that may run at a time, in no order then; 0 for one.
+        demand: what each call asks for, in units of 1/`RESOURCE_UNIT`.
+    """
+
+    anchor: ObjectId
+    max_restarts: int = 0
+    max_concurrency: int = 0
+    demand: Mapping[str, int] = {}
 
 
 class TaskArray(Protocol):
@@ -200,13 +219,25 @@ class Engine(Protocol):
         initializer: Callable[[], object] | None = None,
         max_tasks: int | None = None,
         label: str = "",
-        ordered: bool = False,
+        actor: ActorTerms | None = None,
     ) -> Binding:
         """Set up to `processes` workers apart and start them now.
 
-        Each calls `initializer` before its first task and ends after `max_tasks` tasks. `ordered` makes one worker
-        that runs its calls in the order of submission.
+        Each calls `initializer` before its first task and ends after `max_tasks` tasks. With `actor` it is one worker,
+        which is let go with the last reference to the anchor; there is one, the caller's, when this returns.
         """
+
+    def reserve_id(self) -> ObjectId:
+        """Reserve the id of an object that is to be made."""
+
+    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool) -> Binding:
+        """Give the binding of an actor, which may be another process's; the caller has a reference to the anchor."""
+
+    def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
+        """Kill an actor's process, whoever made it; with `restart` another one follows as if it had died."""
+
+    def leave_actor(self, anchor: ObjectId) -> None:
+        """In an actor: let it end when what has run was reported."""
 
     def unbind(self, binding: Binding, *, force: bool) -> None:
         """Let the workers go: after what was submitted, or with `force` now. Only queues the request; repeatable.
@@ -262,8 +293,11 @@ class Engine(Protocol):
     def available_resources(self) -> dict[str, float]:
         """Give the amounts that no task holds."""
 
-    def adopt_ref(self, owner: int, seq: int) -> ObjectRef:
+    def adopt_ref(self, owner: int, seq: int, cls: type[Ref]) -> Ref:
         """Make a counted reference from an id that came by other ways."""
+
+    def nudge(self) -> None:
+        """See `refs.Hold.nudge`."""
 
     def shutdown(self) -> None:
         """End the engine: what is pending fails with `ShutdownError`. Repeatable."""

@@ -3,6 +3,8 @@
 OutboardError
 ├── TaskError                   the caller of the task: its code, its arguments or its process
 │   ├── WorkerLostError         the process that ran it ended           (also BrokenExecutor)
+│   │   ├── ActorDiedError      the actor has ended for good
+│   │   └── ActorUnavailableError   its process ended under the call; it is started again
 │   ├── TaskCancelledError      somebody cancelled it                   (also concurrent.futures.CancelledError)
 │   ├── SerializationError      function, argument or result does not pickle
 │   ├── RemoteError             stands for an exception that could not be brought back
@@ -16,6 +18,7 @@ OutboardError
 │   ├── NodeLostError           the node ended or went silent
 │   ├── VersionMismatchError    both ends run releases that do not fit
 │   └── AuthenticationError     the other end does not accept our token, or belongs to another cluster
+├── ActorNameError              the program: another actor has the name     (also ValueError)
 ├── ShutdownError               the program: Outboard was shut down
 ├── GetTimeoutError             the program: nothing in time            (also the built-in TimeoutError)
 └── InternalError               us: please report it
@@ -151,6 +154,43 @@ class WorkerLostError(TaskError, BrokenExecutor):
         # What faulthandler says begins with the place, all else ends with it.
         lines = lines[:STDERR_LINES_SHOWN] if tail.startswith(_FATAL) else lines[-STDERR_LINES_SHOWN:]
         return "Last lines of its stderr:\n" + "\n".join(lines) if lines else ""
+
+
+class ActorDiedError(WorkerLostError):
+    """The actor has ended: no call of it will run any more.
+
+    Attributes:
+        actor: its class, and its name if it has one. reason: why it ended, for people.
+        cause: the exception of its constructor where that is why, else None.
+    """
+
+    ob_code = "OB108"
+
+    def __init__(self, message: str = "", *, actor: str = "", reason: str = "", cause: BaseException | None = None,
+                 **process: Any) -> None:  # fmt: skip
+        super().__init__(message, **process)
+        self.actor = actor
+        self.reason = reason
+        self.cause = cause
+        self.__cause__ = cause
+
+    def _lost(self) -> str:
+        text = f"actor {self.actor or 'of this call'} has ended"
+        if self.cause is not None:
+            return f"{text}: {self.reason or 'it could not be made'}: {type(self.cause).__name__}: {self.cause}"
+        if self.pid is not None:
+            where = f" on {self.host}" if self.host else ""
+            return f"{text}: its process {self.pid}{where} ended {describe_exit(self.signal, self.exitcode)}."
+        return f"{text}: {self.reason or 'it was let go'}."
+
+
+class ActorUnavailableError(WorkerLostError):
+    """The actor's process ended while the call ran, or before its result was safe; later calls find the next one.
+
+    The call may have had effects. With ``max_task_retries`` it is made again instead.
+    """
+
+    ob_code = "OB109"
 
 
 class TaskCancelledError(TaskError, CancelledError):
@@ -306,6 +346,12 @@ class AuthenticationError(TransportError):
     """The other end does not accept this process's token, or asks for one and there is none."""
 
     ob_code = "OB304"
+
+
+class ActorNameError(OutboardError, ValueError):
+    """Another actor has this name, or none has it."""
+
+    ob_code = "OB501"
 
 
 class ShutdownError(OutboardError):

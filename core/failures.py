@@ -96,7 +96,7 @@ def _from_mark(mark: Any, name: str) -> BaseException | None:
             available=available,
         )
     if isinstance(mark, outcomes.BindingMark):
-        return _binding(mark)
+        return _actor_ended(mark) if mark.is_actor else _binding(mark)
     if isinstance(mark, outcomes.NodeLostMark):
         return errors.NodeLostError(mark.reason)
     if isinstance(mark, outcomes.ShutdownMark):
@@ -126,6 +126,8 @@ def encode_failure(text: str, what: str, error: Exception | SystemExit) -> outco
 
 def _lost(mark: outcomes.LostMark) -> BaseException:
     death = mark.death
+    if mark.is_call:
+        return _call_lost(mark)
     if mark.reason:
         what = mark.name if mark.index is None else f"{mark.name} (item {mark.index})"
         runs = f"{mark.attempts} run{'' if mark.attempts == 1 else 's'} begun"
@@ -133,18 +135,38 @@ def _lost(mark: outcomes.LostMark) -> BaseException:
         return errors.WorkerLostError(text, task=mark.name, index=mark.index, attempts=mark.attempts)
     if death is None:
         return errors.WorkerLostError(task=mark.name, index=mark.index, attempts=mark.attempts)
-    return errors.WorkerLostError(
-        task=mark.name,
-        index=mark.index,
-        pid=death.pid,
-        signal=death.signal,
-        exitcode=None if death.signal else death.exitcode,
-        peak_nbytes=death.peak_nbytes,
-        limit_nbytes=death.limit_nbytes,
-        stderr_tail=death.stderr_tail,
-        host=death.host,
-        attempts=mark.attempts,
-    )
+    return errors.WorkerLostError(task=mark.name, index=mark.index, attempts=mark.attempts, **_process(death))
+
+
+def _call_lost(mark: outcomes.LostMark) -> BaseException:
+    """The call of an actor died with its process."""
+    death = mark.death
+    actor, _, method = mark.name.rpartition(".")
+    if death is None or not death.pid:
+        return errors.ActorDiedError(actor=actor, reason=mark.reason or "its process was lost", task=mark.name)
+    if death.restarting:
+        text = (f"{mark.name} lost: process {death.pid} of actor {actor} ended "
+                f"{errors.describe_exit(death.signal, death.exitcode)}; it is being started again. The call may have "
+                "had effects.")  # fmt: skip
+        return errors.ActorUnavailableError(text, task=method, **_process(death))
+    return errors.ActorDiedError(actor=actor, task=mark.name, **_process(death))
+
+
+def _actor_ended(mark: outcomes.BindingMark) -> BaseException:
+    cause = as_exception(mark.outcome) if mark.outcome else None
+    if isinstance(cause, errors.ActorDiedError):
+        return cause
+    process = _process(mark.death) if mark.death is not None and mark.death.pid else {}
+    return errors.ActorDiedError(actor=mark.label, reason=mark.reason, cause=cause, may_have_run=False, **process)
+
+
+def _process(death: Any) -> dict[str, Any]:
+    """Say how a process ended, as `WorkerLostError` takes it."""
+    return {
+        "pid": death.pid, "signal": death.signal, "exitcode": None if death.signal else death.exitcode,
+        "peak_nbytes": death.peak_nbytes, "limit_nbytes": death.limit_nbytes, "stderr_tail": death.stderr_tail,
+        "host": death.host,
+    }  # fmt: skip
 
 
 def _poisoned(mark: outcomes.PoisonMark) -> BaseException:

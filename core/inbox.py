@@ -59,8 +59,10 @@ class Inbox:
 
     def _on_node_gone(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         gone = pb.NodeGone.FromString(body)
+        was_there = gone.node in self._reach.told
         self._reach.on_gone(gone.node, is_lost=gone.lost, reason=gone.reason)
         self._client.send(Frame.NODE_GONE, body)  # what was sent before this was for the session that is over
+        self._client.actors.on_node_gone(gone.node, is_lost=gone.lost or not was_there)
 
     def _on_finished(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         finished = pb.Finished.FromString(body)
@@ -155,7 +157,11 @@ class Inbox:
         owner = self._client.owner
         of: Any = owner.arrays.get(span.stream) if span.stream else owner.refs.owned.get(span.first)
         kind = getattr(of, "kind", None)
-        return kind.refused if kind is not None and kind.refused is not None else BindingMark("", outcome, death)
+        if kind is None or kind.refused is not None:
+            return kind.refused if kind is not None else BindingMark("", outcome, death)
+        binding, is_actor = self._client.kind_binding.get(kind.id, 0), kind.lane is not None
+        known = self._client.failed_bindings.get(binding) if is_actor else None
+        return known or BindingMark(self._client.labels.get(binding, ""), outcome, death, is_actor)
 
     def _on_returned(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         self._client.owner.on_returned(read_spans(pb.Returned.FromString(body).spans), origin)
@@ -169,6 +175,9 @@ class Inbox:
         kind = self._client.owner.kinds.get(refused.id)
         if kind is None:
             return  # dropped before the node had looked at it
+        if refused.gone:
+            self._client.actors.on_gone(kind)
+            return
         if origin != HOME:
             self._client.owner.on_grant(kind.id, 0, origin)  # only the own node knows that no other has what it needs
             return
@@ -178,7 +187,8 @@ class Inbox:
         failed = pb.BindingFailed.FromString(body)
         death = failed.death if failed.HasField("death") else None
         others = self._reach.bindings.fail(failed.id, origin)
-        self._client.fail_binding(failed.id, BindingMark(self._client.labels.get(failed.id, ""), failed.outcome, death))
+        label, is_actor = self._client.labels.get(failed.id, ""), failed.id in self._client.lanes
+        self._client.fail_binding(failed.id, BindingMark(label, failed.outcome, death, is_actor))
         self._client.outbox.send_unbind(failed.id, others, force=True)
 
     def _on_unbound(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
@@ -225,6 +235,9 @@ class Inbox:
 
     def _on_ask(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         ask = pb.Ask.FromString(body)
+        if ask.end:
+            self._client.on_actor_end(read_ref(ask.ref), ask.end)
+            return
         self._client.owner.on_asked(read_ref(ask.ref), ask.asker, ask.ref.version)
 
     def _on_answer(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:

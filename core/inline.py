@@ -14,12 +14,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from queue import SimpleQueue
 from random import getrandbits
 from typing import Any
 
-from .engine import Binding, Completion, split_results
-from .errors import ObjectLostError, ShutdownError, TaskCancelledError
+from .actorhost import Host, make_within, within
+from .engine import ActorTerms, Binding, Completion, Ref, split_results
+from .errors import ActorDiedError, ObjectLostError, ShutdownError, TaskCancelledError
+from .ids import ObjectId
 from .inline_array import InlineArray, run_call
 from .options import TaskOptions
 from .refs import ObjectRef, check_refs, describe_value
@@ -39,6 +42,8 @@ class InlineEngine:
         self._counts: dict[int, int] = {}
         self._arrays: dict[int, list[InlineArray]] = {}
         self._gone: set[int] = set()
+        self._actors: dict[int, Binding] = {}  # by anchor
+        self._hosts: dict[int, Host] = {}  # objects of actors, by binding
         self._posted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
@@ -111,16 +116,45 @@ class InlineEngine:
         initializer: Callable[[], object] | None = None,
         max_tasks: int | None = None,
         label: str = "",
-        ordered: bool = False,
+        actor: ActorTerms | None = None,
     ) -> Binding:
         """Run the initializer, once, in this process."""
         self._check_running()
         binding = Binding(next(self._binding_ids), processes, label, self._owner)
         self._arrays[binding.id] = []
         if initializer is not None:
-            done = run_call(initializer, (), {})
+            done = run_call(initializer if actor is None else partial(make_within, initializer), (), {})
             binding.failed = None if done.ok else done.value
+            if actor is not None:
+                self._host(binding, actor, done)
         return binding
+
+    def _host(self, binding: Binding, actor: ActorTerms, done: Completion) -> None:
+        """Keep the object of an actor."""
+        seq = actor.anchor.seq
+        self._objects[seq], self._counts[seq] = Completion(0, True, None), 1
+        self._actors[seq] = binding
+        if done.ok:
+            self._hosts[binding.id] = done.value
+        else:
+            binding.failed = ActorDiedError(actor=binding.label, reason="it could not be made", cause=done.value)
+
+    def reserve_id(self) -> ObjectId:
+        """Take the next number."""
+        return ObjectId(self._owner, next(self._seqs))
+
+    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool) -> Binding:
+        """Find the binding of an actor."""
+        return self._actors[anchor.seq]
+
+    def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
+        """Refuse further calls; there is no process that could be started again."""
+        binding = self._actors[anchor.seq]
+        binding.failed = binding.failed or ActorDiedError(actor=binding.label, reason="it was killed")
+
+    def leave_actor(self, anchor: ObjectId) -> None:
+        """Refuse further calls."""
+        self.end_actor(anchor)
 
     def unbind(self, binding: Binding, *, force: bool) -> None:
         """Refuse further calls on the binding; with `force` also what was appended and has not run."""
@@ -175,11 +209,14 @@ class InlineEngine:
         """Give the CPUs of the machine: nothing is ever held between calls."""
         return self.cluster_resources()
 
-    def adopt_ref(self, owner: int, seq: int) -> ObjectRef:
+    def adopt_ref(self, owner: int, seq: int, cls: type[Ref]) -> Ref:
         """Count one more reference."""
         with self._lock:
             self._counts[seq] = self._counts.get(seq, 0) + 1
-        return ObjectRef(owner, seq, self)
+        return cls(owner, seq, self)
+
+    def nudge(self) -> None:
+        """Do nothing: what has been dropped ends with the next call."""
 
     def shutdown(self) -> None:
         """End the callback thread; further calls raise ShutdownError."""
@@ -226,7 +263,10 @@ class InlineEngine:
             kwargs = {name: self._resolved(arg) for name, arg in kwargs.items()}
         except Exception as error:
             return Completion(0, False, error)
-        return run_call(function, args, kwargs)
+        if binding is None or binding.id not in self._hosts:
+            return run_call(function, args, kwargs)
+        with within(self._hosts[binding.id]):
+            return run_call(function, args, kwargs)
 
     def _resolved(self, arg: Any) -> Any:
         return self._value(arg) if isinstance(arg, ObjectRef) else arg
@@ -246,6 +286,9 @@ class InlineEngine:
                 if left <= 0:
                     del self._counts[seq]
                     self._objects.pop(seq, None)
+                    actor = self._actors.pop(seq, None)
+                    if actor is not None:
+                        self._hosts.pop(actor.id, None)
 
     def _completion(self, ref: ObjectRef) -> Completion:
         self._check_running()

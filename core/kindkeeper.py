@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from .actorhost import Method
 from .client import Client, MadeKind
 from .engine import Binding, companions
 from .interrupts import shield
@@ -40,7 +41,7 @@ class KindKeeper:
     def find(self, function: Any, options: TaskOptions, binding: Binding | None, *, writable: bool) -> machine.Kind:
         """Find or make the kind of these calls; a function is pickled once while it cannot have changed."""
         binding_id = binding.id if binding is not None else 0
-        is_stable = type(function) is FunctionType and function.__closure__ is None
+        is_stable = (type(function) is FunctionType and function.__closure__ is None) or type(function) is Method
         key: Key = (id(function), options.key, binding_id, writable, len(companions))
         if is_stable:
             made = self._kept.get(key)
@@ -63,17 +64,18 @@ class KindKeeper:
         name = options.name or getattr(function, "__name__", None) or type(function).__name__
         client.register(encoded.objects)
         client.check_open()
-        kind = client.owner.add_kind(name, process_retries=options.max_retries, stride=max(1, options.num_returns),
-                                     machine_retries=self._machine_retries(options, binding),
-                                     lane=client.lanes.get(binding_id))  # fmt: skip
+        lane = client.lanes.get(binding_id)
+        retries = options.max_retries if lane is None else 0  # the actor's node runs calls again after a death
+        kind = client.owner.add_kind(name, process_retries=retries, stride=max(1, options.num_returns),
+                                     machine_retries=self._machine_retries(options, binding), lane=lane)  # fmt: skip
         kind.writable = writable
         client.hold_encoded(encoded)
-        client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding_id, function=encoded.body, name=name,
+        client.kinds[kind.id] = pb.Kind(id=kind.id, binding=max(0, binding_id), function=encoded.body, name=name,
                                         resources=options.demand(), num_returns=options.num_returns,
-                                        writable=writable, sys_path=sys.path, modules=companions)  # fmt: skip
+                                        writable=writable, sys_path=sys.path, modules=companions,
+                                        process_retries=0 if lane is None else options.max_retries)  # fmt: skip
         client.kind_binding[kind.id] = binding_id
-        if binding_id and client.reach.joined:
-            client.reach.bindings.choose(binding_id, options.demand())
+        if binding_id > 0 and client.reach.joined:
             client.reach.confine(binding_id)
         if options.retry_exceptions:
             client.retries[kind.id] = options.retry_exceptions

@@ -16,11 +16,12 @@ from . import engine as engines
 from . import errors
 from .callbacks import CallbackThread
 from .client import Client
-from .engine import Binding, Completion
+from .engine import ActorTerms, Binding, Completion, Ref
 from .failures import as_exception, encode_failure
 from .ids import RESOURCE_UNIT, ObjectId
 from .interrupts import shield
 from .kindkeeper import KindKeeper
+from .nativeactors import NativeActors
 from .nativearray import NativeArray
 from .options import TaskOptions
 from .pulling import Ahead
@@ -52,6 +53,7 @@ class NativeEngine:
         self.pid = os.getpid()
         self._on_shutdown = on_shutdown
         self._kinds = KindKeeper(client, _machine_retries)
+        self._actors = NativeActors(self)
         self._bindings: dict[int, NativeBinding] = {}  # whose workers are not all gone
         self._binding_count = 0
         self._callbacks = CallbackThread()
@@ -224,14 +226,18 @@ class NativeEngine:
             (ready if entry.value is not None and len(ready) < num_returns else others).append(ref)
         return ready, others
 
-    def adopt_ref(self, owner: int, seq: int) -> ObjectRef:
+    def nudge(self) -> None:
+        """See `refs.Hold.nudge`."""
+        self.client.background.nudge()
+
+    def adopt_ref(self, owner: int, seq: int, cls: type[Ref]) -> Ref:
         """See `Engine.adopt_ref`."""
         client = self.client
         with shield, client.lock:
             client.owner.refs.hold(ObjectId(owner, seq))
         if owner != client.incarnation:
             client.background.nudge()
-        return ObjectRef(owner, seq, self)
+        return cls(owner, seq, self)
 
     def add_done_callback(self, ref: ObjectRef, callback: Callable[[Completion], None]) -> None:
         """See `Engine.add_done_callback`."""
@@ -334,7 +340,11 @@ class NativeEngine:
     def _find_kind(self, function: Any, options: TaskOptions, binding: Binding | None, *,
                    writable: bool) -> machine.Kind:  # fmt: skip
         kind = self._kinds.find(function, options, binding, writable=writable)
-        if isinstance(binding, NativeBinding) and binding.id not in self._bindings and kind.refused is None:
+        if binding is not None and binding.id < 0:
+            if not self.client.lanes[binding.id].shares:
+                with shield, self.client.lock:
+                    self.client.actors.call_at(binding.id)
+        elif isinstance(binding, NativeBinding) and binding.id not in self._bindings and kind.refused is None:
             from .scheduler.outcomes import BindingMark
 
             with shield, self.client.lock:  # its workers are gone, and the node has forgotten it
@@ -344,6 +354,8 @@ class NativeEngine:
     def open_array(self, function: Callable[[Any], Any], options: TaskOptions, binding: Binding | None = None, *,
                    writable: bool = True, share_arguments: bool = False) -> NativeArray:  # fmt: skip
         """See `Engine.open_array`."""
+        if isinstance(binding, NativeBinding) and binding.is_actor:
+            raise ValueError("an array of tasks cannot run in an actor, whose calls have an order")
         try:
             kind = self._find_kind(function, options, binding, writable=writable)
         except errors.OutboardError:
@@ -399,34 +411,48 @@ class NativeEngine:
     # -- bindings -----------------------------------------------------------------------------------------------------
 
     def bind(self, *, processes: int, initializer: Callable[[], object] | None = None, max_tasks: int | None = None,
-             label: str = "", ordered: bool = False) -> Binding:  # fmt: skip
+             label: str = "", actor: ActorTerms | None = None) -> Binding:  # fmt: skip
         """See `Engine.bind`."""
         client = self.client
         encoded = client.values.encode_call(initializer) if initializer is not None else Encoded(b"")
         slots = client.welcome.slots
-        is_spread = client.reach.joined and not ordered and 0 < slots < processes
+        is_spread = client.reach.joined and actor is None and 0 < slots < processes
         elsewhere = self._slots_elsewhere() if is_spread else 0
         with shield, client.lock:
             client.check_open()
             self._binding_count += 1
             binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
-            binding.client, binding.ordered, binding.initializer = client, ordered, encoded
-            binding.mark, binding.is_forced = None, False
+            binding.client, binding.initializer = client, encoded
             client.labels[binding.id] = label
             client.hold_encoded(encoded)
             client.binding_specs[binding.id] = spec = pb.Binding(
-                id=binding.id, initializer=encoded.body, max_tasks=max_tasks or 0, label=label, ordered=ordered
+                id=binding.id, initializer=encoded.body, max_tasks=max_tasks or 0, label=label
             )
             if initializer is not None:
                 spec.sys_path.extend(sys.path)
                 spec.modules.extend(engines.companions)
-            if ordered:
-                lane = client.lanes[binding.id] = machine.Lane(in_order=True)
-                lane.place(HOME if not client.reach.joined else None, is_seeking=False)
-            if client.reach.bindings.open(binding.id, processes, ordered=ordered, elsewhere=elsewhere):
-                client.outbox.introduce_binding(binding.id, HOME)
             self._bindings[binding.id] = binding
+            if actor is not None:
+                self._actors.open(binding, actor)
+            elif client.reach.bindings.open(binding.id, processes, ordered=False, elsewhere=elsewhere):
+                client.outbox.introduce_binding(binding.id, HOME)
         return binding
+
+    def reserve_id(self) -> ObjectId:
+        """See `Engine.reserve_id`."""
+        return ObjectId(self.client.incarnation, self.client.take_seq())
+
+    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool) -> Binding:
+        """See `Engine.attach_actor`."""
+        return self._actors.attach(anchor, label, in_order=in_order)
+
+    def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
+        """See `Engine.end_actor`."""
+        self._actors.end(anchor, restart=restart)
+
+    def leave_actor(self, anchor: ObjectId) -> None:
+        """See `Engine.leave_actor`."""
+        self._actors.leave(anchor)
 
     def _slots_elsewhere(self) -> int:
         """Slots of the other nodes of the cluster, as far as it is known there."""
@@ -442,6 +468,10 @@ class NativeEngine:
         """Let workers go; under the client's lock."""
         from .scheduler.outcomes import BindingMark
 
+        self.drop_binding(binding, force=force, mark=BindingMark(binding.label, b"", None))
+
+    def drop_binding(self, binding: Binding, *, force: bool, mark: Any) -> None:
+        """Let workers go; what `force` leaves undone fails with the mark, or is cancelled. Under the client's lock."""
         client = self.client
         bound = self._bindings.get(binding.id)
         if client.closed_mark is not None or bound is None or bound.is_forced:
@@ -452,12 +482,13 @@ class NativeEngine:
         bound.is_forced = True
         client.leaving.pop(binding.id, None)
         client.outbox.unbind(binding.id, force=True)
-        client.fail_binding(binding.id, BindingMark(binding.label, b"", None))
+        client.fail_binding(binding.id, mark)
         for record in list(client.owner.arrays.values()):
             if client.kind_binding.get(record.kind.id) == binding.id:
                 client.owner.cancel_array(record, kill_after=None)
                 self._items_arrived(record.stream)
-        self._cancel_tasks(binding.id)
+        if not mark.is_actor:
+            self._cancel_tasks(binding.id)
         client.reach.forget_unbound(binding.id)
 
     def _unbound(self, binding: int) -> None:
@@ -555,12 +586,15 @@ class NativeEngine:
 class NativeBinding(Binding):
     """A binding whose failure the client knows."""
 
-    __slots__ = ("client", "initializer", "is_forced", "mark", "ordered")
+    __slots__ = ("client", "initializer", "is_actor", "is_forced", "mark")
     client: Client
-    ordered: bool
-    initializer: Encoded
-    is_forced: bool  # its workers were told to end at once
-    mark: Any  # how it failed, when it had and has gone
+
+    def __init__(self, id: int, processes: int, label: str = "", owner: int = 0) -> None:
+        super().__init__(id, processes, label, owner)
+        self.initializer = Encoded(b"")
+        self.is_actor = False
+        self.is_forced = False  # its workers were told to end at once
+        self.mark: Any = None  # how it failed, when it had and has gone
 
     @property
     def failed(self) -> BaseException | None:
@@ -575,7 +609,7 @@ class NativeBinding(Binding):
 
 def _machine_retries(options: TaskOptions, binding: Binding | None) -> int:
     """How often a call runs again whose machine was lost: an actor's never does, its state is gone."""
-    if isinstance(binding, NativeBinding) and not binding.ordered:
+    if isinstance(binding, NativeBinding) and not binding.is_actor:
         return MACHINE_RETRIES
     return options.max_retries
 

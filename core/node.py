@@ -44,6 +44,10 @@ REMOTE_CREDIT = 2
 #: Bytes of log lines that may wait for a client that does not read; beyond it lines are dropped and counted.
 LOG_WINDOW = 4 << 20
 
+#: Seconds between attempts to open a session with a node that a client wants to reach. Longer saves messages while
+#: others have yet to learn of a node's end, shorter sooner finds an actor elsewhere.
+REACH_AGAIN_SECONDS = 0.1
+
 #: Seconds after which connections are taken again when there was no descriptor left for one.
 ACCEPT_AGAIN_SECONDS = 0.1
 
@@ -131,6 +135,7 @@ class Node:
         self.store = NodeStore(self, budget)
         self.workforce = Workforce(self, boot)
         self.ending = False
+        self._reaching: set[tuple[int, int]] = set()  # clients, and nodes to which they want a session
         self._is_lone = False
         self._is_looking = False
         self._listener: socket.socket | None = None
@@ -149,7 +154,7 @@ class Node:
             Frame.BORROW: self.exchange.on_borrow, Frame.RELEASE: self.exchange.on_release,
             Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
             Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone,
-            Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
+            Frame.REACH: self._on_reach, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -316,6 +321,7 @@ class Node:
         self._dirty.add(peer.link)
         if self.seeker is not None and peer.trunk is None:
             if frame_type == Frame.WELCOME:
+                self._reaching.discard((peer.incarnation, pb.Welcome.FromString(body).node))
                 self.seeker.on_welcome(peer, body)
             elif frame_type == Frame.NODE_GONE:
                 peer.gone_nodes[pb.NodeGone.FromString(body).node] += 1
@@ -424,6 +430,9 @@ class Node:
 
     def _on_unbind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         unbind = pb.Unbind.FromString(body)
+        if unbind.restart:
+            self.workforce.kill_bound(peer.incarnation, unbind.id)
+            return
         self.dispatch.on_unbind(peer.incarnation, unbind.id, unbind.force)
 
     def _on_want(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -431,6 +440,30 @@ class Node:
         self.dispatch.on_want(peer.incarnation, want.kind, want.waiting, self.now())
         if self.seeker is not None and peer.trunk is None:
             self.seeker.on_want(peer, want.kind, want.waiting)
+
+    def _on_reach(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        """A client wants a session with a certain node, since an actor is there."""
+        self._join(peer)
+        node = pb.Connect.FromString(body).node
+        self._reaching.add((peer.incarnation, node))
+        self._reach(peer.incarnation, node, is_first=True)
+
+    def _reach(self, client: int, node: int, *, is_first: bool = False) -> None:
+        """Try until the client is welcome there, or the node is no member any more."""
+        peer = self.peers.get(client)
+        if peer is None or (client, node) not in self._reaching:
+            self._reaching.discard((client, node))
+            return
+        member = self.peering.members.current.get(node) if self.peering is not None else None
+        if member is not None and self.tree is not None:
+            self.tree.connect(peer, node, member.address)
+        elif not is_first:  # not at once: it may have just ended, and those who sent the client there not know it yet
+            self._reaching.discard((client, node))
+            gone = pb.NodeGone(node=node, lost=True, reason="it is no member of the cluster")
+            self.send(client, Frame.NODE_GONE, gone.SerializeToString())
+        self.loop.call_later(REACH_AGAIN_SECONDS, self._reach, client, node)
+        if not is_first:
+            self.settle()
 
     def _on_cancel(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         cancel = pb.Cancel.FromString(body)

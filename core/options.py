@@ -87,7 +87,7 @@ class TaskOptions:
         """
         for name in changes:
             if name not in TASK_OPTION_NAMES:
-                raise ValueError(_unknown("task option", name, TASK_OPTION_NAMES))
+                raise ValueError(unknown_option("task option", name, TASK_OPTION_NAMES))
         if isinstance(changes.get("retry_exceptions"), list):
             changes["retry_exceptions"] = tuple(changes["retry_exceptions"])
         options = dataclasses.replace(self, **changes)
@@ -112,8 +112,8 @@ def _check(options: TaskOptions) -> None:
         if name in _BUILTIN_RESOURCES:
             raise ValueError(f"resources may not contain {name!r}: use {_BUILTIN_RESOURCES[name]}=")
         _check_amount(f"resources[{name!r}]", amount)
-    _check_count("num_returns", options.num_returns, least=0)
-    _check_count("max_retries", options.max_retries, least=-1)
+    check_count("num_returns", options.num_returns, least=0)
+    check_count("max_retries", options.max_retries, least=-1)
     _check_retry_exceptions(options.retry_exceptions)
 
 
@@ -126,7 +126,7 @@ def _check_amount(name: str, amount: float) -> None:
         raise ValueError(f"{name} must be 0 or at least 1/{RESOURCE_UNIT}, not {amount!r}")
 
 
-def _check_count(name: str, count: int, *, least: int) -> None:
+def check_count(name: str, count: int, *, least: int) -> None:
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"{name} must be a whole number, not {count!r}")
     if count < least:
@@ -287,7 +287,7 @@ class Settings:
         """
         for name in explicit:
             if name not in SETTING_NAMES:
-                raise ValueError(_unknown("setting", name, SETTING_NAMES))
+                raise ValueError(unknown_option("setting", name, SETTING_NAMES))
         environ = os.environ if environ is None else environ
         _check_spelling(environ)
         values: dict[str, Any] = {}
@@ -320,10 +320,10 @@ def _check_spelling(environ: Mapping[str, str]) -> None:
             continue
         name = variable.removeprefix(_PREFIX).lower()
         if name not in SETTING_NAMES and _nearest(name, SETTING_NAMES, cutoff=0.85):
-            raise ValueError(_unknown("setting", variable, [_PREFIX + n.upper() for n in SETTING_NAMES]))
+            raise ValueError(unknown_option("setting", variable, [_PREFIX + n.upper() for n in SETTING_NAMES]))
 
 
-def _unknown(what: str, name: str, valid: Iterable[str]) -> str:
+def unknown_option(what: str, name: str, valid: Iterable[str]) -> str:
     near = _nearest(name, valid, cutoff=0.5)
     hint = f" (did you mean {near!r}?)" if near else ""
     return f"unknown {what} {name!r}{hint}; valid are {', '.join(valid)}"

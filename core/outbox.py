@@ -71,6 +71,7 @@ class Outbox:
                 if not self._client.values.free(command.oid):
                     freed.append(command)
             elif kind_of is machine.Settled:
+                self._client.actors.on_settled(command.oid, command.entry.value)
                 self._client.on_settled(command.oid, command.entry.value)
             else:
                 self._execute_rare(command)
@@ -126,6 +127,8 @@ class Outbox:
                     adopt = pb.Adopt()
                     self.pack(adopt, parcel)
                     self._client.send(Frame.ADOPT, adopt.SerializeToString(), parcel.receiver)
+            case notices.AnchorEnded(binding):
+                self._client.actors.on_anchor_ended(binding)
             case notices.Unpin(oid, version):
                 self._client.pulling.on_ended(oid, version)
                 self._client.unpin([(oid, version)])
@@ -173,7 +176,9 @@ class Outbox:
         told.add(kind.id)
         client = self._client
         spec = client.kinds[kind.id] if self._reach.joined else client.kinds.pop(kind.id)
-        if spec.binding:
+        if kind.lane is not None:
+            spec = client.actors.describe(spec, client.kind_binding[kind.id])
+        if spec.binding and not spec.binding_owner:
             self.introduce_binding(spec.binding, node)
         if node != HOME:
             self._reach.note_call(spec.function)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from . import errors
 from .bindings import Bindings
-from .failures import encode_error
 from .ids import ObjectId
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.outcomes import BindingMark
@@ -59,6 +57,7 @@ class Reach:
         self._client.owner.on_node_joined(welcome.node, welcome.initial_credit, welcome.slots)
         for binding in bindings:
             self.confine(binding)
+        self._client.actors.on_node_joined(welcome.node)
 
     def on_gone(self, node: int, *, is_lost: bool, reason: str) -> None:
         """A further node takes none any more, and has forgotten what it was told."""
@@ -86,9 +85,8 @@ class Reach:
 
     def _bereft_mark(self, binding: int, reason: str) -> BindingMark:
         label = self._client.labels.get(binding, "")
-        text = f"the process of {label or 'an actor'} was lost with its machine" + (f": {reason}" if reason else "")
-        error = errors.WorkerLostError(text, task=label, attempts=0)
-        return BindingMark(label, encode_error(error), None)
+        text = "its process was lost with its machine" + (f": {reason}" if reason else "")
+        return BindingMark(label, b"", None, is_actor=True, reason=text)
 
     # -- bindings and kinds --------------------------------------------------------------------------------------------
 
@@ -99,6 +97,12 @@ class Reach:
         for kind, of in self._client.kind_binding.items():
             if of == binding:
                 owner.confine(owner.kinds[kind], places, is_seeking=is_seeking)
+        lane = self._client.lanes.get(binding)
+        if lane is not None:
+            place = next(iter(places or ()), None)
+            lane.place(place, is_seeking=is_seeking)
+            owner.stir(lane)
+            self._client.actors.on_placed(binding, place)
 
     def forget_unbound(self, binding: int) -> None:
         """Say that a binding has gone when nobody who was told of it has it any more."""

@@ -23,6 +23,9 @@ class Hold(Protocol):
     def add_done_callback(self, ref: ObjectRef, callback: Callable[[Completion], None]) -> None:
         """Call back once when the object is there."""
 
+    def nudge(self) -> None:
+        """Look at `dropped` soon, though the program does nothing; a finaliser may call it."""
+
 
 class ObjectRef:
     """Names one object that exists or will; the object lives at least as long as a reference to it.
@@ -101,6 +104,20 @@ class ObjectRef:
         return _rebuild, (self.owner, self.seq)
 
 
+class AnchorRef(ObjectRef):
+    """What a handle of an actor has of it. Its end is told at once: it may be the actor's."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        super().__del__()
+        self._hold.nudge()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        super().__reduce__()
+        return _rebuild_anchor, (self.owner, self.seq)
+
+
 def check_refs(call: str, refs: Any) -> None:
     """Raise TypeError, with what came and where, unless all of several are references."""
     for position, ref in enumerate(refs):
@@ -118,4 +135,10 @@ def describe_value(value: Any) -> str:
 def _rebuild(owner: int, seq: int) -> ObjectRef:
     from .engine import current
 
-    return current().adopt_ref(owner, seq)
+    return current().adopt_ref(owner, seq, ObjectRef)
+
+
+def _rebuild_anchor(owner: int, seq: int) -> AnchorRef:
+    from .engine import current
+
+    return current().adopt_ref(owner, seq, AnchorRef)

@@ -313,6 +313,9 @@ class Worker:
         while intervals:
             PacketPart(self, intervals.popleft(), owner, number, intervals).run()
         client = self.client
+        if client.parting is not None:
+            with shield, client.lock:
+                client.parting()
         if client.values.reader.ended or client.owner.commands or client.dropped:
             client.flush()
 

@@ -39,16 +39,18 @@ DEATHS_KEPT = 100
 class Hand:
     """One worker process as its node knows it."""
 
-    __slots__ = ("actor", "binding", "claim", "dealt", "err", "kind", "link", "long", "number", "out", "peer", "pid",
-                 "place", "slot", "unsent")  # fmt: skip
+    __slots__ = ("actor", "binding", "claim", "dealt", "err", "kind", "link", "long", "number", "out", "owner", "peer",
+                 "pid", "place", "slot", "unsent")  # fmt: skip
 
-    def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, binding: int) -> None:
+    def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, owner: int,
+                 binding: int) -> None:  # fmt: skip
         self.number = number
         self.place = place  # its slot in the board, and its name at the template; reused when it has been reaped
         self.peer = peer
         self.link: LoopLink = peer.link
         self.claim = claim
         self.slot = slot
+        self.owner = owner  # the client whose binding it is
         self.binding = binding
         self.pid = 0
         self.kind = (0, 0)  # owner and kind of the packet that ended last
@@ -83,7 +85,7 @@ class Workforce:
             commands.SendPacket: self._send_packet, commands.Grant: self._grant, commands.StartWorker: self._start,
             commands.StopWorker: self._stop, commands.KillWorker: lambda c: self.kill(c.worker),
             commands.Recall: self._recall, commands.Lost: self._lost, commands.Returned: self._returned,
-            commands.KindRefused: self._kind_refused, commands.BindingFailed: self._binding_failed,
+            commands.KindRefused: self._kind_refused, commands.BindingGone: self._binding_gone, commands.BindingFailed: self._binding_failed,
             commands.Unbound: self._unbound, commands.SignalCancel: self._signal_cancel,
             commands.KillLater: self._kill_later, commands.Resume: self._resume,
         }  # fmt: skip
@@ -153,7 +155,7 @@ class Workforce:
         )
         peer = node.add_peer(link, incarnation, client.root, number)
         hand = self.hands[number] = self.places[place] = Hand(
-            number, place, peer, ClaimSender(sender, reader), slot, command.binding
+            number, place, peer, ClaimSender(sender, reader), slot, command.client, command.binding
         )
         hand.out = LineReader(out_r, node.loop, lambda texts, is_ended: self._print(hand, texts, is_ended, False))
         hand.err = LineReader(err_r, node.loop, lambda texts, is_ended: self._print(hand, texts, is_ended, True))
@@ -198,6 +200,12 @@ class Workforce:
         hand = self.hands.get(worker)
         if hand is not None:
             self.template.kill(hand.place, SIGKILL)
+
+    def kill_bound(self, client: int, binding: int) -> None:
+        """End the processes of a binding as if each had died by itself."""
+        for hand in self.hands.values():
+            if hand.binding == binding and hand.owner == client:
+                self.kill(hand.number)
 
     def _link_ended(self, worker: int) -> None:
         if worker in self.hands:
@@ -358,6 +366,7 @@ class Workforce:
         death = self.deaths.get(command.worker) if command.worker is not None else None
         if death is not None:
             lost.death.CopyFrom(death)
+            lost.death.restarting = command.is_restarting
             if command.cause is commands.LostCause.BINDING and not command.outcome:
                 lost.outcome = _start_failure(death)
         self.node.send(command.client, Frame.LOST, lost.SerializeToString())
@@ -368,6 +377,10 @@ class Workforce:
 
     def _kind_refused(self, command: commands.KindRefused) -> None:
         refused = pb.KindRefused(id=command.kind, asked=command.asked, available=command.available)
+        self.node.send(command.client, Frame.KIND_REFUSED, refused.SerializeToString())
+
+    def _binding_gone(self, command: commands.BindingGone) -> None:
+        refused = pb.KindRefused(id=command.kind, gone=True)
         self.node.send(command.client, Frame.KIND_REFUSED, refused.SerializeToString())
 
     def _binding_failed(self, command: commands.BindingFailed) -> None:

@@ -110,6 +110,9 @@ class Frame:
     EVACUATED = 59
     MET = 60
     MOVED = 61
+    REACH = 62
+    NAME = 63
+    NAME_REPLY = 64
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'
@@ -287,6 +290,8 @@ def __getattr__(name: str) -> Any:
         Frame.OWNER_LOST: pb.Peer,
         Frame.ENDED: pb.Peer,
         Frame.MET: pb.Peer,
+        Frame.REACH: pb.Connect,
+        Frame.NAME: pb.NameRequest,
         Frame.EVACUATE: pb.Announce,
         Frame.EVACUATED: pb.Refs,
         Frame.STATUS: pb.StatusRequest,

@@ -112,6 +112,7 @@ class Lost(NamedTuple):
     spans: list[Span]
     worker: int | None = None
     outcome: bytes = b""
+    is_restarting: bool = False  #: the worker was an actor, and another one follows
 
 
 class Returned(NamedTuple):
@@ -119,6 +120,13 @@ class Returned(NamedTuple):
 
     client: int
     spans: list[Span]
+
+
+class BindingGone(NamedTuple):
+    """Tell a client that the actor which tasks of a kind are for is not here."""
+
+    client: int
+    kind: int
 
 
 class KindRefused(NamedTuple):

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from ..ids import Span
 from .claims import Done
 from .commands import (
+    BindingGone,
     BindingSpec,
     Command,
     Grant,
@@ -160,17 +161,14 @@ class Dispatch:
             return
         if spec.id in owner.kinds:
             raise InvalidTransition(f"client {client:x} has a kind {spec.id} already")
-        binding = owner.bindings.get(spec.binding)
-        if binding is None and spec.binding == 0:
-            binding = owner.root_client.bindings.get(0)
+        binding = self._find_binding(owner, spec)
         if binding is None:
-            self._note_late(owner, spec.binding, "kind")
             owner.last_kind = max(owner.last_kind, spec.id)  # what is submitted of it is lost
             return
         demand = Demand.of(spec.resources)
         shape = binding.shapes.get(demand) or tables.add_shape(binding, demand)
         owner.last_kind = max(owner.last_kind, spec.id)
-        kind = owner.kinds[spec.id] = Kind(owner, spec.id, shape, owner.credit)
+        kind = owner.kinds[spec.id] = Kind(owner, spec.id, shape, owner.credit, spec.process_retries)
         is_home = tables.is_home_of(binding)
         if shape.capacity and (is_home or tables.takes_from(owner)):
             if not kind.credit:
@@ -184,6 +182,23 @@ class Dispatch:
             tables.commands.append(KindRefused(client, spec.id, asked, dict(tables.resources.totals)))
         else:
             self._losses.close_kind(kind)
+
+    def _find_binding(self, owner: Client, spec: KindSpec) -> Binding | None:
+        """The binding of a kind, which may be another client's if that is an actor; None: it has gone."""
+        tables = self._tables
+        if spec.binding_owner:
+            holder = tables.clients.get(spec.binding_owner)
+            found = holder.bindings.get(spec.binding) if holder is not None else None
+            if found is None or not found.spec.ordered:
+                tables.commands.append(BindingGone(owner.id, spec.id))
+                return None
+            return found
+        binding = owner.bindings.get(spec.binding)
+        if binding is None and spec.binding == 0:
+            binding = owner.root_client.bindings.get(0)
+        if binding is None:
+            self._note_late(owner, spec.binding, "kind")
+        return binding
 
     def on_kind_dropped(self, client: int, kind: int) -> None:
         """A client will submit nothing more of a kind of which nothing is left."""
@@ -390,11 +405,15 @@ class Dispatch:
         if _died_at_start(dead, running) and not machine_lost:
             binding.start_deaths += 1
         fates = dead.range.autopsy(returned_packets, running)
-        self._losses.settle_death(dead, fates, machine_lost)
+        is_restarting = binding.may_restart and bool(dead.given)
+        self._losses.settle_death(dead, fates, machine_lost, is_restarting=is_restarting)
         self._leases.bury(dead)
         for nested in list(dead.clients):
             self._losses.drop_client(nested)
-        if binding.spec.ordered and not binding.is_refusing and dead.given:
+        if is_restarting:
+            binding.restarts += 1
+            self._leases.start(binding, dead.gpu_ids)
+        elif binding.spec.ordered and not binding.is_refusing and dead.given:
             self._losses.fail_binding(binding, b"", worker)  # what the next process began with would not be its state
         if binding.start_deaths >= START_DEATHS:
             self._losses.give_up(binding, worker)

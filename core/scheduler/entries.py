@@ -83,6 +83,24 @@ class Entry:
         return 1
 
 
+class Anchor(Entry):
+    """What handles of an actor refer to: its value says where the actor is, None: nobody knows yet, or any more.
+
+    It stays with its maker, who keeps the actor, and ends with the last handle whether or not it has a value. `binding`
+    is the actor's.
+    """
+
+    __slots__ = ("binding",)
+
+    def __init__(self, binding: int) -> None:
+        super().__init__(None, 1)
+        self.binding = binding
+
+    def is_used(self) -> bool:
+        """Whether some handle is left."""
+        return self.count > 0 or bool(self.borrowers)
+
+
 class Foreign(Entry):
     """An object of another owner. `adopted`: its ownership passed here; else it is borrowed."""
 

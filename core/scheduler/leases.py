@@ -274,8 +274,10 @@ class Leases:
         client = binding.client
         if client.bindings.get(binding.spec.id) is binding:
             del client.bindings[binding.spec.id]
-        for kind in [k for k in client.kinds.values() if k.shape.binding is binding]:
-            del client.kinds[kind.id]
+        # Kinds of an actor's calls may be anybody's.
+        for caller in self._tables.clients.values() if binding.spec.ordered else (client,):
+            for kind in [k for k in caller.kinds.values() if k.shape.binding is binding]:
+                del caller.kinds[kind.id]
         self._tables.cpuless_shapes -= sum(1 for shape in binding.shapes.values() if not shape.demand.cpu)
         if not client.is_gone:
             self._tables.commands.append(Unbound(client.id, binding.spec.id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ..ids import Span
 from .claims import Fate, Packet
@@ -30,15 +31,16 @@ class Losses:
         self._dealer = dealer
 
     def lose(
-        self, client: Client, cause: LostCause, spans: list[Span], worker: int | None = None, outcome: bytes = b""
-    ) -> None:
+        self, client: Client, cause: LostCause, spans: list[Span], worker: int | None = None, outcome: bytes = b"",
+        *, is_restarting: bool = False,
+    ) -> None:  # fmt: skip
         """Tell the owner, if it is still there, that tasks are lost."""
         if not spans:
             return
         if client.is_gone:
             self._tables.counts["dropped_of_gone_client"] += sum(s.count for s in spans)
         else:
-            self._tables.commands.append(Lost(client.id, cause, spans, worker, outcome))
+            self._tables.commands.append(Lost(client.id, cause, spans, worker, outcome, is_restarting))
 
     def decline(self, client: Client, kind: Kind | None, interval: Interval) -> None:
         """Turn away what was submitted of a kind that is not taken: not begun, or lost when no node would take it."""
@@ -192,19 +194,45 @@ class Losses:
         elif any(cut(p.intervals, p.doomed)[1] for p in doomed):
             self._tables.commands.append(KillLater(worker.number, LEAST_KILL_SECONDS))
 
-    def settle_death(self, worker: Worker, fates: Sequence[Fate], machine_lost: bool) -> None:
-        """Lose what ran at a dead worker and queue again what had not begun, in its old order."""
+    def settle_death(
+        self, worker: Worker, fates: Sequence[Fate], machine_lost: bool, *, is_restarting: bool = False
+    ) -> None:
+        """Lose what ran at a dead worker and queue again what had not begun, in its old order.
+
+        Of an actor that is started again, calls that may run again go before those.
+        """
         was_killed = worker.state == KILLED
         cause = LostCause.MACHINE if machine_lost or was_killed else LostCause.PROCESS
         if worker.binding.is_forced:
             cause = LostCause.BINDING
         for fate in fates:
+            again: list[Interval] = []
             for intervals in (fate.suspect, fate.unreported):
                 kept, spans = cut(intervals, fate.packet.cancelled)
                 self._lose_dealt(fate.packet, LostCause.CANCELLED, spans, worker.number)
-                self._lose_dealt(fate.packet, cause, [i.span() for i in kept], worker.number)
+                if is_restarting:
+                    kept = self._part_reruns(fate.packet.kind, kept, again)
+                spans = [i.span() for i in kept]
+                self._lose_dealt(fate.packet, cause, spans, worker.number, is_restarting=is_restarting)
+            fate.untouched[:0] = sorted(again, key=attrgetter("order", "first"))
         for fate in reversed(fates):
             self.put_back(fate.packet, fate.untouched)
+
+    @staticmethod
+    def _part_reruns(kind: Kind, lost: list[Interval], again: list[Interval]) -> list[Interval]:
+        """Move the calls that may run once more to ``again``; returns the others."""
+        rest: list[Interval] = []
+        reruns = kind.shape.binding.reruns
+        for interval in lost:
+            for at in range(len(interval.calls)):
+                call = interval.part(at, at + 1)
+                key = (call.owner, call.stream, call.first)
+                if 0 <= kind.process_retries <= reruns[key]:
+                    rest.append(call)
+                else:
+                    reruns[key] += 1
+                    again.append(call)
+        return rest
 
     def drop_client(self, client: Client) -> None:
         """Forget a client: drop what it has queued, cancel what it has running, end its own workers."""
@@ -215,7 +243,8 @@ class Losses:
         for kind in client.kinds.values():
             self.empty_queue(kind, LostCause.CANCELLED)
         for worker in list(self._tables.workers.values()):
-            self.cancel_dealt(worker, client, None, ORPHAN_KILL_SECONDS)
+            if not worker.binding.spec.ordered:  # an actor outlives those who call it
+                self.cancel_dealt(worker, client, None, ORPHAN_KILL_SECONDS)
         for binding in list(client.bindings.values()):
             self.drop_binding(binding, force=True)
 
@@ -230,9 +259,10 @@ class Losses:
         self._leases.settle(binding)
 
     def _lose_dealt(
-        self, packet: Packet, cause: LostCause, spans: list[Span], worker: int | None = None, outcome: bytes = b""
-    ) -> None:
+        self, packet: Packet, cause: LostCause, spans: list[Span], worker: int | None = None, outcome: bytes = b"",
+        *, is_restarting: bool = False,
+    ) -> None:  # fmt: skip
         count = sum(s.count for s in spans)
         packet.kind.outstanding -= count
         packet.kind.shape.root.charge(-packet.each * count)
-        self.lose(packet.kind.client, cause, spans, worker, outcome)
+        self.lose(packet.kind.client, cause, spans, worker, outcome, is_restarting=is_restarting)

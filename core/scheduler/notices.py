@@ -49,6 +49,12 @@ class Word(NamedTuple):
     by: int
 
 
+class AnchorEnded(NamedTuple):
+    """No handle of an actor of ours is left: its binding can be let go."""
+
+    binding: int
+
+
 class PassOn(NamedTuple):
     """An object that has an heir has its value: pass it on."""
 

@@ -19,7 +19,10 @@ class LostCause(IntEnum):
 
 
 class LostMark(NamedTuple):
-    """No attempts were left. `death` is opaque here: how the process ended; `reason`: why, where no process did."""
+    """No attempts were left. `death` is opaque here: how the process ended; `reason`: why, where no process did.
+
+    `is_call`: it was the call of an actor.
+    """
 
     cause: LostCause
     name: str
@@ -27,6 +30,7 @@ class LostMark(NamedTuple):
     attempts: int
     death: Any
     reason: str = ""
+    is_call: bool = False
 
 
 class PoisonMark(NamedTuple):
@@ -53,11 +57,16 @@ class RefusedMark(NamedTuple):
 
 
 class BindingMark(NamedTuple):
-    """Its binding was dropped, or failed: `outcome` is the initialiser's error, `death` how its process ended."""
+    """Its binding was dropped, or failed: `outcome` is the initialiser's error, `death` how its process ended.
+
+    `is_actor`: it was an actor, `label` names it, and `reason` says why it ended if nothing else does.
+    """
 
     label: str
     outcome: bytes
     death: Any
+    is_actor: bool = False
+    reason: str = ""
 
 
 class NodeLostMark(NamedTuple):

@@ -23,7 +23,7 @@ from .arrays import Array
 from .audit import check
 from .books import Books
 from .borrowing import Borrowing
-from .entries import Entry, Extra
+from .entries import Anchor, Entry, Extra
 from .further import Further
 from .items import Items
 from .kinds import COUNTED_NBYTES, POISON_DEATHS, Kind
@@ -130,6 +130,31 @@ class Owner:
             self._books.locate(ObjectId(self.incarnation, seq), node, nbytes)
         self.refs.contain(entry, contained, is_received=False)
         return entry
+
+    def anchor(self, seq: int, binding: int) -> None:
+        """Record what the handles of an actor refer to; it has one reference. Its end is commanded: AnchorEnded."""
+        self._owned[seq] = Anchor(binding)
+
+    def move_anchor(self, seq: int, value: bytes | None) -> None:
+        """Say where an actor is, or that it has ended (a failure); None: nobody knows for now."""
+        entry = self._owned.get(seq)
+        if entry is not None:
+            entry.value = value
+            if value is not None:
+                self._settling.arrived(ObjectId(self.incarnation, seq), entry)
+
+    def stir(self, lane: Lane) -> None:
+        """A lane may have got a place: look at its calls."""
+        if lane.calls:
+            self.backlog[lane] = None
+
+    def forget_value(self, oid: ObjectId) -> None:
+        """Ask for a borrowed value once more: what it says is out of date."""
+        foreign = self.refs.foreign.get(oid)
+        if foreign is not None and foreign.value is not None:
+            foreign.value, foreign.asked = None, False
+            foreign.watched = True
+            self._settling.ask(oid)
 
     def submit(self, kind: Kind, call: Any, inputs: tuple[ObjectId, ...] = (), held: tuple[ObjectId, ...] = (),
                nbytes: int = 0) -> int:  # fmt: skip

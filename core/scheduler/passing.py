@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ..ids import ObjectId
 from .books import Books
-from .entries import Entry, Extra, Foreign
+from .entries import Anchor, Entry, Extra, Foreign
 from .notices import PassOn, Release, Unpin
 from .settling import Settling
 
@@ -85,6 +85,8 @@ class Passing:
             entry = refs.find(oid)
             if entry is None or not entry.is_ours() or oid in leaving or receiver == self._books.incarnation:
                 continue
+            if isinstance(entry, Anchor):
+                continue  # it stays where the actor's binding is
             if entry.value is None:
                 refs.heirs[oid] = receiver
                 entry.wait_list()  # so that its value is taken note of
@@ -108,7 +110,7 @@ class Passing:
         refs = self._refs
         owned = [(ObjectId(self._books.incarnation, seq), entry) for seq, entry in refs.owned.items()]
         for oid, entry in [*owned, *refs.foreign.items()]:
-            if entry.is_ours() and entry.value is not None and entry.borrowers:
+            if entry.is_ours() and entry.value is not None and entry.borrowers and not isinstance(entry, Anchor):
                 refs.heirs[oid] = heir
                 self._books.commands.append(PassOn(oid))
 

@@ -31,8 +31,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..ids import NO_EXTENT, ObjectId
-from .entries import Entry, Extra, Foreign, Place
-from .notices import Borrow, Free, PassOn, Release, Unpin, Word
+from .entries import Anchor, Entry, Extra, Foreign, Place
+from .notices import AnchorEnded, Borrow, Free, PassOn, Release, Unpin, Word
 
 #: How many objects that were passed on are remembered. One that comes back after so many others counts as released;
 #: an entry costs about 100 bytes.
@@ -90,9 +90,9 @@ class References:
             self._drop_foreign(ObjectId(owner, seq))
             return
         entry.count = count = entry.count - 1
-        if count > 0 or entry.value is None:
+        if count > 0 or (entry.value is None and type(entry) is not Anchor):
             return
-        if (entry.stored is None and not entry.contained and entry.borrowers is None and entry.handed_to is None
+        if (type(entry) is not Anchor and entry.stored is None and not entry.contained and entry.borrowers is None and entry.handed_to is None
                 and not self.heirs):  # fmt: skip
             del self.owned[seq]  # the commonest end: nobody needs to hear of it
         else:
@@ -137,6 +137,8 @@ class References:
                 self.commands.append(Release(oid, entry.stored, 1))
             elif entry.stored is not None:
                 self.commands.append(Free(oid, entry.stored))
+            elif isinstance(entry, Anchor):
+                self.commands.append(AnchorEnded(entry.binding))
             if entry.stored is not None:
                 self.on_ended(oid.seq)
             return
@@ -265,6 +267,7 @@ class References:
             assert entry.count >= 0, (seq, entry.count)
             assert entry.count or entry.is_used(), f"object {seq} outlives its references"
             assert entry.value is None or entry.waiters is None, f"object {seq} settled and told nobody"
+            assert not isinstance(entry, Anchor) or entry.handed_to is None, f"anchor {seq} has left its maker"
         for oid, foreign in self.foreign.items():
             assert foreign.count >= 0, (oid, foreign.count)
             assert foreign.count or foreign.is_used(), f"foreign object {oid} outlives its references"

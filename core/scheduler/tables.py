@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from .claims import Range
-from .commands import BindingSpec, Command, InvalidTransition
+from .commands import BindingSpec, Command, InvalidTransition, TaskKey
 from .fairness import WHOLE, Root, Rotation
 from .queues import Kind, Shape
 from .resources import CPULESS_PER_SLOT, Demand, Resources
@@ -60,12 +60,13 @@ class Binding:
     """What workers are bound to.
 
     ``idle`` holds started workers without lease, ``spare`` starting ones; ``live`` counts workers that have not been
-    told to end; ``started_at`` is when the last one was started.
+    told to end; ``started_at`` is when the last one was started. ``restarts`` counts processes that followed one that
+    died, ``reruns`` how often calls run again for it; both of ordered ones.
     """
 
     __slots__ = (
         "client", "spec", "workers", "idle", "spare", "shapes", "live", "cpuless_leases", "failure", "start_deaths",
-        "started_at", "is_closing", "is_forced", "is_gone",
+        "started_at", "is_closing", "is_forced", "is_gone", "restarts", "reruns",
     )  # fmt: skip
 
     def __init__(self, client: Client, spec: BindingSpec) -> None:
@@ -83,6 +84,14 @@ class Binding:
         self.is_closing = False
         self.is_forced = False
         self.is_gone = False
+        self.restarts = 0
+        self.reruns: Counter[TaskKey] = Counter()
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether another process may follow the one that kept its object."""
+        limit = self.spec.max_restarts
+        return self.spec.ordered and not self.is_refusing and (limit < 0 or self.restarts < limit)
 
     @property
     def is_refusing(self) -> bool:

@@ -221,15 +221,15 @@ class Calls:
         """As `KindKeeper._make`."""
         client = self._process.client
         client.register(function.objects)
-        kind = client.owner.add_kind(
-            "f", process_retries=retries, machine_retries=machine_retries, stride=max(1, returns)
-        )
+        lane = client.lanes.get(binding)
+        kind = client.owner.add_kind("f", process_retries=retries if lane is None else 0, stride=max(1, returns),
+                                     machine_retries=machine_retries, lane=lane)  # fmt: skip
         client.hold_encoded(function)
         client.kinds[kind.id] = pb.Kind(id=kind.id, binding=binding, function=function.body, name="f",
-                                        resources=resources, num_returns=returns)  # fmt: skip
+                                        resources=resources, num_returns=returns,
+                                        process_retries=0 if lane is None else retries)  # fmt: skip
         client.kind_binding[kind.id] = binding
         if binding and client.reach.joined:
-            client.reach.bindings.choose(binding, resources)
             client.reach.confine(binding)
         if retry_exceptions:
             client.retries[kind.id] = True

@@ -209,7 +209,7 @@ class ClientProgram:
         rng, process = self.rng, self.process
         owner = process.client.owner
         if not self.arrays or rng.random() < 0.4:
-            kind = rng.choice([kind for kind in self.kinds if kind.stride == 1])
+            kind = rng.choice([kind for kind in self.kinds if kind.stride == 1 and kind.lane is None])
             array = owner.open_array(kind)
             process.client.array_items[array.stream] = []
             process.ledger.add_array(array)
@@ -293,7 +293,8 @@ class ClientProgram:
         process.background.start()
         max_tasks = rng.choice((0, 0, 1, 3))  # an actor has one worker for life
         ordered = not max_tasks and rng.random() < 0.4
-        spec = pb.Binding(id=binding, initializer=initializer, max_tasks=max_tasks, ordered=ordered)
+        spec = pb.Binding(id=binding, initializer=initializer, max_tasks=max_tasks, ordered=ordered,
+                          max_restarts=rng.choice((0, 0, 1, -1)) if ordered else 0)  # fmt: skip
         process.world.bind(process, spec, 1 if ordered else rng.choice((1, 2)))
         kind = process.calls.add_kind({}, retries=rng.choice((0, 3)), binding=binding)
         self.kinds.append(kind)

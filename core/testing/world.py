@@ -177,7 +177,9 @@ class TaskWorld(Course):
         """A client makes a binding, as `NativeEngine.bind`."""
         client = process.client
         client.binding_specs[binding.id] = binding
-        if client.reach.bindings.open(binding.id, processes, ordered=binding.ordered):
+        if binding.ordered:
+            client.actors.open(binding.id, client.owner.new_seq(), {})
+        elif client.reach.bindings.open(binding.id, processes, ordered=False):
             client.outbox.introduce_binding(binding.id, HOME)
 
     def unbind(self, process: Process, binding: int, *, force: bool) -> None:

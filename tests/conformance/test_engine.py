@@ -24,6 +24,7 @@ from outboard.errors import (
 )
 from outboard.inline import InlineEngine
 from outboard.options import TaskOptions
+from outboard.refs import ObjectRef
 
 ENGINES = ["inline", "native"]
 
@@ -226,7 +227,7 @@ def test_reference_as_future_and_awaited(engine: Engine) -> None:
 
 def test_references_compare_by_id_and_are_no_values(engine: Engine) -> None:
     ref = engine.put(1)
-    again = engine.adopt_ref(ref.owner, ref.seq)
+    again = engine.adopt_ref(ref.owner, ref.seq, ObjectRef)
     assert again == ref and hash(again) == hash(ref) and ref.hex() in repr(ref) and len(ref.hex()) == 32
     assert ref != engine.put(1) and ref != 1
     with pytest.raises(TypeError):

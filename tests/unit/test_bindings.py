@@ -80,18 +80,46 @@ def test_binding_without_limit_may_go_anywhere() -> None:
 def test_actor_goes_to_the_own_node_if_that_can_run_its_calls() -> None:
     bindings = in_cluster(slots=2)
     join(bindings, FIRST)
-    assert not bindings.open(1, 1, ordered=True), "its first call decides where it is"
-    assert bindings.places(1) == frozenset()
-    assert bindings.choose(1, {"CPU": CPU}) == {HOME}
-    assert bindings.choose(1, {"GPU": CPU}) == {HOME}, "the first one decided"
-    assert bindings.tell(1, HOME) == Told(1, False)
+    assert bindings.open(1, 1, ordered=True, demand={"CPU": CPU})
+    assert bindings.places(1) == {HOME}
+    assert bindings.tell(1, HOME) == Told(1, True)
+
+
+def test_actors_go_where_the_others_have_left_room_or_where_they_fit_at_all() -> None:
+    bindings = in_cluster(slots=2)
+    join(bindings, FIRST, 3)
+    for binding, place in ((1, HOME), (2, FIRST), (3, HOME)):
+        assert bindings.open(binding, 1, ordered=True, demand={"CPU": 2 * CPU}) == (place == HOME)
+        assert bindings.places(binding) == {place}
+    assert bindings.open(4, 1, ordered=True), "it holds nothing"
+
+
+def test_an_actor_with_gpus_begins_with_its_first_call() -> None:
+    bindings = in_cluster(slots=0)
+    join(bindings, FIRST, 4, GPU=CPU)
+    bindings.open(1, 1, ordered=True, demand={"GPU": CPU})
+    assert bindings.tell(1, FIRST) == Told(1, False), "which says for how many"
+
+
+@pytest.mark.parametrize(("restarts", "again"), [(0, False), (1, True), (-1, True)])
+def test_an_actor_that_may_be_started_again_goes_to_another_node(restarts: int, again: bool) -> None:
+    bindings = in_cluster(slots=0)
+    join(bindings, FIRST)
+    bindings.open(1, 1, ordered=True, restarts=restarts)
+    bindings.tell(1, FIRST)
+    join(bindings, SECOND)
+    left = bindings.on_node_gone(FIRST)
+    assert (left.moved, left.bereft) == (([1], []) if again else ([], [1]))
+    assert (bindings.places(1) == {SECOND}) == again
+    bindings.tell(1, SECOND)
+    assert bool(bindings.on_node_gone(SECOND).moved) == (restarts < 0)
 
 
 @pytest.mark.parametrize(("slots", "demand"), [(0, {}), (2, {"GPU": CPU})])
 def test_actor_waits_for_a_node_that_can_run_it(slots: int, demand: dict[str, int]) -> None:
     bindings = in_cluster(slots)
-    bindings.open(1, 1, ordered=True)
-    assert bindings.choose(1, demand) == frozenset()
+    bindings.open(1, 1, ordered=True, demand=demand)
+    assert bindings.places(1) == frozenset()
     assert bindings.is_seeking(1)
     assert bindings.tell(1, HOME) == Told(1, False), "it looks for others"
     assert join(bindings, FIRST, 0) == []
@@ -127,7 +155,6 @@ def test_actor_is_lost_with_its_node_only_once_it_was_told_there() -> None:
     bindings = in_cluster(slots=0)
     for binding in (1, 2):
         bindings.open(binding, 1, ordered=True)
-        bindings.choose(binding, {})
     join(bindings, FIRST)
     bindings.tell(1, FIRST)
     join(bindings, SECOND)
@@ -185,7 +212,7 @@ def test_forced_end_is_told_to_those_who_finish_at_leisure() -> None:
 
 def test_words_about_unknown_bindings_change_nothing() -> None:
     bindings = in_cluster()
-    assert bindings.places(5) is None and bindings.choose(5, {}) is None
+    assert bindings.places(5) is None
     assert bindings.tell(5, HOME) is None
     assert bindings.close(5, force=True) == bindings.fail(5, HOME) == []
     assert bindings.on_unbound(5, HOME), "whoever told the node of it learns that it has gone"

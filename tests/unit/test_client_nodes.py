@@ -12,6 +12,7 @@ import pytest
 
 from outboard import errors
 from outboard.client import Client
+from outboard.engine import ActorTerms
 from outboard.ids import ObjectId
 from outboard.native import NativeEngine
 from outboard.options import TaskOptions
@@ -407,7 +408,7 @@ def test_answered_object_is_freed_everywhere_once_it_was_stored(rig: Rig) -> Non
 
 
 def test_adopted_object_is_freed_everywhere(rig: Rig) -> None:
-    rig.engine.adopt_ref(ELSE, 5)
+    rig.engine.adopt_ref(ELSE, 5, ObjectRef)
     rig.flush()
     adoption = pb.Adoption(ref=pb.Ref(owner=ELSE, seq=5), value=pickle.dumps(1))
     said = rig.says(Frame.ADOPT, pb.Adopt(adopted=[adoption]))
@@ -417,7 +418,7 @@ def test_adopted_object_is_freed_everywhere(rig: Rig) -> None:
 
 
 def test_borrowed_object_that_passes_here_is_freed_everywhere(rig: Rig) -> None:
-    ref = rig.engine.adopt_ref(ELSE, 5)
+    ref = rig.engine.adopt_ref(ELSE, 5, ObjectRef)
     assert words(rig.flush()) == [("BORROW", ELSE)]
     adoption = pb.Adoption(ref=pb.Ref(owner=ELSE, seq=5), value=stored_value(5, FAR, ELSE))
     assert words(rig.says(Frame.ADOPT, pb.Adopt(adopted=[adoption]))) == [("RELEASE", ELSE)]
@@ -439,7 +440,7 @@ def test_borrower_that_could_not_get_a_version_is_answered_with_another(rig: Rig
 
 def test_borrowed_object_that_travelled_is_forgotten_with_its_last_reference(slotless: Rig) -> None:
     slotless.joins(FAR)
-    borrowed = slotless.engine.adopt_ref(ELSE, 5)
+    borrowed = slotless.engine.adopt_ref(ELSE, 5, ObjectRef)
     ref = slotless.submit(borrowed)
     slotless.flush()
     answer = pb.Answer(ref=pb.Ref(owner=ELSE, seq=5), value=stored_value(5, HOME, ELSE))
@@ -591,7 +592,8 @@ def test_failure_of_an_initialiser_anywhere_fails_the_binding_everywhere(rig: Ri
 
 
 def test_actor_lives_at_one_node_and_is_lost_with_it(slotless: Rig) -> None:
-    actor = slotless.engine.bind(processes=1, ordered=True, label="Counter")
+    anchor = slotless.engine.reserve_id()
+    actor = slotless.engine.bind(processes=1, actor=ActorTerms(anchor), label="Counter")
     assert slotless.said() == []
     calls = [slotless.submit(i, binding=actor, num_cpus=0, max_retries=0) for i in range(3)]
     said = slotless.flush()
@@ -607,7 +609,7 @@ def test_actor_lives_at_one_node_and_is_lost_with_it(slotless: Rig) -> None:
         with pytest.raises(errors.WorkerLostError):
             slotless.engine.get(call)
     later = slotless.submit(0, binding=actor, num_cpus=0, max_retries=0)
-    with pytest.raises(errors.WorkerLostError, match="Counter was lost with its machine: its cable was cut"):
+    with pytest.raises(errors.ActorDiedError, match="Counter has ended: its process was lost with its machine: its ca"):
         slotless.engine.get(later)
 
 

@@ -40,6 +40,8 @@ LOST: FrameType
 MAP: FrameType
 MET: FrameType
 MOVED: FrameType
+NAME: FrameType
+NAME_REPLY: FrameType
 NODE_GONE: FrameType
 NO_PATH: FrameType
 OWNER_LOST: FrameType
@@ -107,12 +109,20 @@ class Answer(_message.Message):
     def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., value: _Optional[bytes] = ..., lent: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ["asker", "ref"]
+    __slots__ = ["asker", "end", "ref"]
+    class End(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
     ASKER_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    EXIT: Ask.End
+    KILL: Ask.End
+    NONE: Ask.End
     REF_FIELD_NUMBER: _ClassVar[int]
+    RESTART: Ask.End
     asker: int
+    end: Ask.End
     ref: Ref
-    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ...) -> None: ...
+    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ..., end: _Optional[_Union[Ask.End, str]] = ...) -> None: ...
 
 class Binding(_message.Message):
     __slots__ = ["eager", "id", "initializer", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "ordered", "processes", "sys_path"]
@@ -195,12 +205,13 @@ class Connect(_message.Message):
     def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
 
 class Death(_message.Message):
-    __slots__ = ["exitcode", "host", "limit_nbytes", "peak_nbytes", "pid", "signal", "stderr_tail", "worker"]
+    __slots__ = ["exitcode", "host", "limit_nbytes", "peak_nbytes", "pid", "restarting", "signal", "stderr_tail", "worker"]
     EXITCODE_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_NBYTES_FIELD_NUMBER: _ClassVar[int]
     PEAK_NBYTES_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    RESTARTING_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -209,10 +220,11 @@ class Death(_message.Message):
     limit_nbytes: int
     peak_nbytes: int
     pid: int
+    restarting: bool
     signal: int
     stderr_tail: str
     worker: int
-    def __init__(self, pid: _Optional[int] = ..., exitcode: _Optional[int] = ..., signal: _Optional[int] = ..., peak_nbytes: _Optional[int] = ..., limit_nbytes: _Optional[int] = ..., stderr_tail: _Optional[str] = ..., host: _Optional[str] = ..., worker: _Optional[int] = ...) -> None: ...
+    def __init__(self, pid: _Optional[int] = ..., exitcode: _Optional[int] = ..., signal: _Optional[int] = ..., peak_nbytes: _Optional[int] = ..., limit_nbytes: _Optional[int] = ..., stderr_tail: _Optional[str] = ..., host: _Optional[str] = ..., worker: _Optional[int] = ..., restarting: bool = ...) -> None: ...
 
 class Descriptor(_message.Message):
     __slots__ = ["nbytes", "node", "offset", "owner", "segment", "seq", "version"]
@@ -489,7 +501,7 @@ class Kind(_message.Message):
     def __init__(self, id: _Optional[int] = ..., binding: _Optional[int] = ..., function: _Optional[bytes] = ..., name: _Optional[str] = ..., resources: _Optional[_Mapping[str, int]] = ..., num_returns: _Optional[int] = ..., writable: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., owner: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ..., binding_owner: _Optional[int] = ..., process_retries: _Optional[int] = ...) -> None: ...
 
 class KindRefused(_message.Message):
-    __slots__ = ["asked", "available", "id", "reason"]
+    __slots__ = ["asked", "available", "gone", "id", "reason"]
     class AskedEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -506,13 +518,15 @@ class KindRefused(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     ASKED_FIELD_NUMBER: _ClassVar[int]
     AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     asked: _containers.ScalarMap[str, int]
     available: _containers.ScalarMap[str, int]
+    gone: bool
     id: int
     reason: str
-    def __init__(self, id: _Optional[int] = ..., asked: _Optional[_Mapping[str, int]] = ..., available: _Optional[_Mapping[str, int]] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., asked: _Optional[_Mapping[str, int]] = ..., available: _Optional[_Mapping[str, int]] = ..., reason: _Optional[str] = ..., gone: bool = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ["nbytes"]
@@ -579,6 +593,41 @@ class Moved(_message.Message):
     objects: _containers.RepeatedCompositeFieldContainer[Descriptor]
     owner: int
     def __init__(self, owner: _Optional[int] = ..., objects: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ...) -> None: ...
+
+class NameReply(_message.Message):
+    __slots__ = ["outcome", "reason", "record"]
+    class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    FOUND: NameReply.Outcome
+    GRANTED: NameReply.Outcome
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    REFUSED: NameReply.Outcome
+    UNKNOWN: NameReply.Outcome
+    outcome: NameReply.Outcome
+    reason: str
+    record: bytes
+    def __init__(self, outcome: _Optional[_Union[NameReply.Outcome, str]] = ..., record: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class NameRequest(_message.Message):
+    __slots__ = ["name", "namespace", "owner", "record", "what"]
+    class What(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    CLAIM: NameRequest.What
+    FIND: NameRequest.What
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    RELEASE: NameRequest.What
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    namespace: str
+    owner: int
+    record: bytes
+    what: NameRequest.What
+    def __init__(self, what: _Optional[_Union[NameRequest.What, str]] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ..., owner: _Optional[int] = ...) -> None: ...
 
 class NoPath(_message.Message):
     __slots__ = ["node", "number", "owner", "refused"]
@@ -814,12 +863,14 @@ class Submit(_message.Message):
     def __init__(self, intervals: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., packet: _Optional[int] = ..., owner: _Optional[int] = ...) -> None: ...
 
 class Unbind(_message.Message):
-    __slots__ = ["force", "id"]
+    __slots__ = ["force", "id", "restart"]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    RESTART_FIELD_NUMBER: _ClassVar[int]
     force: bool
     id: int
-    def __init__(self, id: _Optional[int] = ..., force: bool = ...) -> None: ...
+    restart: bool
+    def __init__(self, id: _Optional[int] = ..., force: bool = ..., restart: bool = ...) -> None: ...
 
 class Want(_message.Message):
     __slots__ = ["kind", "waiting"]

@@ -1,0 +1,113 @@
+"""The object of an actor in its worker: made by the binding's initialiser, reached by the functions of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from . import engine as engines
+from .errors import ActorDiedError
+from .ids import ObjectId
+from .refs import ObjectRef
+
+
+class Identity(NamedTuple):
+    """Who an actor is, in all processes. `anchor`: see `actorreach`; `name` is empty for one without."""
+
+    anchor: ObjectId
+    class_name: str
+    name: str = ""
+    namespace: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name it for people: ``Counter`` or ``Counter 'hits'``."""
+        return f"{self.class_name} {self.name!r}" if self.name else self.class_name
+
+
+class Host:
+    """An actor in this process. `has_left`: it has called `exit_actor`, and runs no further call."""
+
+    __slots__ = ("has_left", "identity", "instance")
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.instance: Any = None
+        self.has_left = False
+
+
+class ActorExit(BaseException):
+    """Ends the call that raises it, and the actor with it; not an error."""
+
+
+_host: Host | None = None
+
+
+def current() -> Host | None:
+    """Return the actor of this process, None where it has none."""
+    return _host
+
+
+class Maker:
+    """Initialiser of an actor's worker: makes the object there. References among its arguments become their values."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], identity: Identity) -> None:
+        self.cls, self.args, self.kwargs, self.identity = cls, args, kwargs, identity
+
+    def __call__(self) -> None:
+        global _host
+        _host = Host(self.identity)
+        args = [_resolved(arg) for arg in self.args]
+        kwargs = {name: _resolved(arg) for name, arg in self.kwargs.items()}
+        _host.instance = self.cls(*args, **kwargs)
+
+
+class Method:
+    """Function of the calls of one method; its name for people says the class too."""
+
+    def __init__(self, class_name: str, method: str) -> None:
+        self.method = method
+        self.__name__ = self.__qualname__ = f"{class_name}.{method}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        host = _host
+        assert host is not None
+        if host.has_left:
+            raise ActorDiedError(actor=host.identity.label, reason="it has called exit_actor()")
+        try:
+            return getattr(host.instance, self.method)(*args, **kwargs)
+        except ActorExit:
+            host.has_left = True
+            engines.current().leave_actor(host.identity.anchor)
+            return None
+
+
+def ready() -> None:
+    """Function of the call that every actor answers: it has been made."""
+
+
+@contextmanager
+def within(host: Host | None) -> Iterator[None]:
+    """Be a certain actor for a while, in an engine that runs all of them in one process."""
+    global _host
+    outer, _host = _host, host
+    try:
+        yield
+    finally:
+        _host = outer
+
+
+def make_within(make: Callable[[], object]) -> Host | None:
+    """Run a `Maker` in such an engine and return what it made."""
+    global _host
+    outer = _host
+    try:
+        make()
+        return _host
+    finally:
+        _host = outer
+
+
+def _resolved(arg: Any) -> Any:
+    return engines.current().get(arg) if isinstance(arg, ObjectRef) else arg

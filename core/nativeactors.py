@@ -1,0 +1,97 @@
+"""Actors of the native engine: bindings with an anchor, those of other processes included."""
+
+from __future__ import annotations
+
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .engine import ActorTerms
+from .ids import ObjectId
+from .interrupts import shield
+from .reach import HOME
+from .rpc.codec import Frame
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler.outcomes import BindingMark
+
+if TYPE_CHECKING:
+    from .native import NativeBinding, NativeEngine
+
+_WHY = {
+    pb.Ask.KILL: "it was killed by outboard.kill()",
+    pb.Ask.EXIT: "it has called exit_actor()",
+}
+
+
+class NativeActors:
+    """See the methods of the same names in `Engine`. `_own`: bindings of actors of this process by anchor."""
+
+    def __init__(self, engine: NativeEngine) -> None:
+        self._engine = engine
+        self._client = engine.client
+        self._own: dict[int, NativeBinding] = {}
+        engine.client.on_actor_end = self.on_end
+        engine.client.on_anchor_ended = self.on_anchor_ended
+
+    def open(self, binding: NativeBinding, terms: ActorTerms) -> None:
+        """Take a new binding into the books and tell a node of it. Under the client's lock."""
+        spec = self._client.binding_specs[binding.id]
+        spec.ordered, spec.max_restarts, spec.max_concurrency = True, terms.max_restarts, terms.max_concurrency
+        binding.is_actor = True
+        self._own[terms.anchor.seq] = binding
+        self._client.actors.open(binding.id, terms.anchor.seq, terms.demand)
+
+    def on_anchor_ended(self, seq: int) -> None:
+        """No handle of an own actor is left. Under the client's lock."""
+        del self._own[seq]
+
+    def attach(self, anchor: ObjectId, label: str, *, in_order: bool) -> NativeBinding:
+        """See `Engine.attach_actor`."""
+        from .native import NativeBinding
+
+        client = self._client
+        with shield, client.lock:
+            client.check_open()
+            if anchor.owner == client.incarnation:
+                return self._own[anchor.seq]
+            number = client.actors.attach(anchor, label, in_order=in_order)
+        client.background.start()
+        binding = NativeBinding(number, 1, label, anchor.owner)
+        binding.client, binding.is_actor = client, True
+        weakref.finalize(binding, self._detach, number).atexit = False
+        return binding
+
+    def _detach(self, number: int) -> None:
+        """A handle has gone; may be called from a finaliser."""
+        self._client.requests.append(partial(self._client.actors.detach, number))
+        self._client.background.nudge()
+
+    def end(self, anchor: ObjectId, *, restart: bool) -> None:
+        """See `Engine.end_actor`."""
+        how = pb.Ask.RESTART if restart else pb.Ask.KILL
+        client = self._client
+        with shield, client.lock:
+            client.check_open()
+            if anchor.owner == client.incarnation:
+                self.on_end(anchor, how)
+            else:
+                client.actors.ask_end(anchor, how)
+        client.flush()
+
+    def leave(self, anchor: ObjectId) -> None:
+        """See `Engine.leave_actor`."""
+        self._client.parting = partial(self._client.actors.ask_end, anchor, pb.Ask.EXIT)
+
+    def on_end(self, anchor: ObjectId, how: int) -> None:
+        """An actor of ours is to end. Under the client's lock."""
+        client = self._client
+        binding = client.actors.binding_of(anchor)
+        if binding is None or anchor.seq not in self._own:
+            return
+        if how != pb.Ask.RESTART:
+            mark = BindingMark(client.labels.get(binding, ""), b"", None, is_actor=True, reason=_WHY[how])
+            self._engine.drop_binding(self._own[anchor.seq], force=True, mark=mark)
+            return
+        body = pb.Unbind(id=binding, force=True, restart=True).SerializeToString()
+        for node in client.reach.bindings.places(binding) or (HOME,):
+            client.send(Frame.UNBIND, body, node)
