@@ -67,13 +67,14 @@ class Kind:
     dealt ones. ``wanted`` is how many more its owner would send, ``credit`` what it was granted last: 0 when nothing of
     it is taken, because no node can run it (``is_refused``) or because only others can or should. At the last look,
     ``looked_at``, nothing had finished since ``silent_since`` and there were ``seen_samples`` measurements;
-    ``patience`` is how long at least its last task waits here.
+    ``patience`` is how long at least its last task waits here. ``process_retries`` is that of `KindSpec`.
     """
 
     __slots__ = ("client", "id", "shape", "pace", "queue", "offset", "queued", "outstanding", "credit", "wanted",
-                 "is_refused", "seen_samples", "silent_since", "looked_at", "patience")  # fmt: skip
+                 "is_refused", "process_retries", "seen_samples", "silent_since", "looked_at",
+                 "patience")  # fmt: skip
 
-    def __init__(self, client: Client, kind_id: int, shape: Shape, credit: int) -> None:
+    def __init__(self, client: Client, kind_id: int, shape: Shape, credit: int, process_retries: int = 0) -> None:
         self.client = client
         self.id = kind_id
         self.shape = shape
@@ -85,6 +86,7 @@ class Kind:
         self.credit = credit
         self.wanted = 0
         self.is_refused = False
+        self.process_retries = process_retries
         self.seen_samples = 0
         self.silent_since = 0.0
         self.looked_at = float("-inf")
