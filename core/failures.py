@@ -143,7 +143,8 @@ def _call_lost(mark: outcomes.LostMark) -> BaseException:
     death = mark.death
     actor, _, method = mark.name.rpartition(".")
     if death is None or not death.pid:
-        return errors.ActorDiedError(actor=actor, reason=mark.reason or "its process was lost", task=mark.name)
+        reason = "its process was lost with its machine" + (f": {mark.reason}" if mark.reason else "")
+        return errors.ActorDiedError(actor=actor, reason=reason, task=mark.name)
     if death.restarting:
         text = (f"{mark.name} lost: process {death.pid} of actor {actor} ended "
                 f"{errors.describe_exit(death.signal, death.exitcode)}; it is being started again. The call may have "

@@ -214,7 +214,9 @@ class SimWorkforce(Workforce):
         link.listen(lambda _, frames: node.on_frames(peer, frames), lambda _, error: self._link_ended(number))
         sender: Any = claim
         board: Any = slot
-        hand = self.hands[number] = self.places[place] = Hand(number, place, peer, sender, board, command.binding)
+        hand = self.hands[number] = self.places[place] = Hand(
+            number, place, peer, sender, board, command.client, command.binding
+        )
         output: Any = Output()
         hand.out = hand.err = output
         binding = pb.Binding.FromString(self.bindings.get((command.client, command.binding), b""))
