@@ -185,9 +185,12 @@ class TaskWorld(Course):
     def unbind(self, process: Process, binding: int, *, force: bool) -> None:
         """A client drops a binding, as `NativeEngine.unbind`."""
         client = process.client
+        anchor = client.actors.anchors.get(binding)
+        if anchor is not None:  # of an actor: its last handle goes
+            client.dropped.append((client.incarnation, anchor))
         if force:
             client.requests.append(lambda: self._end_binding(process, binding))
-        else:
+        elif anchor is None:
             client.leaving[binding] = None
         client.flush()
 
