@@ -10,7 +10,7 @@ import typing as _typing
 from .version import __version__
 
 if _typing.TYPE_CHECKING:
-    from .actors import kill, method
+    from .actors import exit_actor, get_actor, kill, method
     from .api import (
         available_resources,
         cancel,
@@ -32,7 +32,9 @@ __all__ = [
     "available_resources",
     "cancel",
     "cluster_resources",
+    "exit_actor",
     "get",
+    "get_actor",
     "init",
     "is_initialized",
     "kill",
@@ -44,7 +46,7 @@ __all__ = [
     "wait",
 ]
 
-_HOMES = {"ObjectRef": "refs", "kill": "actors", "method": "actors"}
+_HOMES = {"ObjectRef": "refs"} | dict.fromkeys(("exit_actor", "get_actor", "kill", "method"), "actors")
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -5,7 +5,8 @@ whose value says where the actor is, so they are counted like all references, an
 
 Another process that has a handle knows the actor by a number of its own below zero, as if it were a binding of its own:
 its kinds name the owner and the owner's number when they are sent (`describe`), and go to the actor's node directly. It
-holds the anchor until it has no handle and no unanswered call any more.
+holds the anchor until it has no handle and no unanswered call any more. Of another program's actor, which it knows by
+name, it holds nothing: that lives as long as its program, or as it was told to.
 """
 
 from __future__ import annotations
@@ -37,15 +38,19 @@ class Address(NamedTuple):
 
 
 class Far:
-    """An actor of another process. `address` is None while nobody has told; `handles`: attached and not detached."""
+    """An actor of another process. `address` is None while nobody has told; `handles`: attached and not detached.
 
-    __slots__ = ("address", "anchor", "handles", "id", "lane")
+    `is_outer`: it is another program's, which does not count who refers to it.
+    """
 
-    def __init__(self, number: int, anchor: ObjectId, lane: machine.Lane) -> None:
+    __slots__ = ("address", "anchor", "handles", "id", "is_outer", "lane")
+
+    def __init__(self, number: int, anchor: ObjectId, lane: machine.Lane, address: Address | None) -> None:
         self.id = number
         self.anchor = anchor
         self.lane = lane
-        self.address: Address | None = None
+        self.address = address
+        self.is_outer = address is not None
         self.handles = 0
 
 
@@ -55,6 +60,7 @@ class ActorReach:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.anchors: dict[int, int] = {}
+        self.names: dict[int, tuple[str, str]] = {}  # of own actors: namespace and name by binding
         self.far: dict[int, Far] = {}
         self._by_anchor: dict[ObjectId, Far] = {}
         self.ending: dict[int, None] = {}  # of others, without handles: to be let go when their calls are answered
@@ -86,15 +92,24 @@ class ActorReach:
 
     def on_failed(self, binding: int, mark: BindingMark) -> None:
         """An own actor has ended for good: whoever asks where it is learns that."""
+        self._release_name(binding)
         seq = self.anchors.get(binding)
         if seq is not None:
             self._client.owner.move_anchor(seq, mark)
 
     def on_anchor_ended(self, binding: int) -> None:
         """No handle is left: the actor ends after the calls that were made."""
+        self._release_name(binding)
         self._client.on_anchor_ended(self.anchors.pop(binding))
         if binding in self._client.binding_specs:
             self._client.leaving[binding] = None
+
+    def _release_name(self, binding: int) -> None:
+        name = self.names.pop(binding, None)
+        if name is not None and self._client.closed_mark is None:
+            released = pb.NameRequest(what=pb.NameRequest.RELEASE, namespace=name[0], name=name[1],
+                                      owner=self._client.incarnation)  # fmt: skip
+            self._client.send(Frame.NAME, released.SerializeToString())
 
     def binding_of(self, anchor: ObjectId) -> int | None:
         """Give an own actor's binding, None where it has ended."""
@@ -104,18 +119,21 @@ class ActorReach:
 
     # -- actors of other processes -------------------------------------------------------------------------------------
 
-    def attach(self, anchor: ObjectId, label: str, *, in_order: bool) -> int:
-        """A handle of another process's actor has come; returns its number here."""
+    def attach(self, anchor: ObjectId, label: str, *, in_order: bool, address: Address | None) -> int:
+        """A handle of another process's actor has come; returns its number here. `address`: of another program's."""
         far = self._by_anchor.get(anchor)
         if far is None:
             client = self._client
             self._last -= 1
-            far = self.far[self._last] = self._by_anchor[anchor] = Far(self._last, anchor,
-                                                                       machine.Lane(in_order=in_order))  # fmt: skip
+            far = Far(self._last, anchor, machine.Lane(in_order=in_order), address)
+            self.far[far.id] = self._by_anchor[anchor] = far
             client.lanes[far.id] = far.lane
             client.labels[far.id] = label
-            client.owner.refs.hold(anchor)
-            self._look_up(far)
+            if far.is_outer:
+                self.call_at(far.id)
+            else:
+                client.owner.refs.hold(anchor)
+                self._look_up(far)
         far.handles += 1
         self.ending.pop(far.id, None)
         return far.id
@@ -137,7 +155,8 @@ class ActorReach:
             del self._by_anchor[far.anchor], client.lanes[number]
             client.labels.pop(number, None)
             client.failed_bindings.pop(number, None)
-            client.owner.refs.drop(far.anchor)
+            if not far.is_outer:
+                client.owner.refs.drop(far.anchor)
         return idle
 
     def describe(self, kind: pb.Kind, number: int) -> pb.Kind:
@@ -206,7 +225,11 @@ class ActorReach:
             if far.address is None or far.address.node != node:
                 continue
             far.lane.place(None, is_seeking=False)
-            if is_lost:
+            if is_lost and far.is_outer:
+                reason = "its process was lost with its machine"
+                label = self._client.labels[far.id]
+                self._client.fail_binding(far.id, BindingMark(label, b"", None, is_actor=True, reason=reason))
+            elif is_lost:
                 far.address = None
                 self._client.owner.forget_value(far.anchor)
             elif far.lane.calls:
@@ -214,7 +237,14 @@ class ActorReach:
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
-    def ask_end(self, anchor: ObjectId, how: pb.Ask.End) -> None:
-        """Have the owner of an actor end it."""
-        ask = pb.Ask(ref=pb.Ref(owner=anchor.owner, seq=anchor.seq), asker=self._client.incarnation, end=how)
+    def ask_end(self, anchor: ObjectId, how: int) -> None:
+        """Have the owner of an actor end it; where that is another program, its node."""
+        far = self._by_anchor.get(anchor)
+        if far is not None and far.is_outer and far.address is not None:
+            node = HOME if far.address.node == self._client.reach.home else far.address.node
+            unbind = pb.Unbind(id=far.address.binding, force=True, restart=how == pb.Ask.RESTART, owner=anchor.owner)
+            self._client.send(Frame.UNBIND, unbind.SerializeToString(), node)
+            return
+        ask = pb.Ask(ref=pb.Ref(owner=anchor.owner, seq=anchor.seq), asker=self._client.incarnation,
+                     end=pb.Ask.End.Name(how))  # fmt: skip
         self._client.send(Frame.ASK, ask.SerializeToString(), anchor.owner)

@@ -7,6 +7,7 @@ handle has gone the actor ends after the calls that were made. How a call finds 
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -14,10 +15,10 @@ from . import engine as engines
 from .actorhost import ActorExit, Identity, Maker, Method
 from .actorhost import current as current_host
 from .actoroptions import ASYNC_CONCURRENCY, ActorOptions
-from .engine import ActorTerms
-from .errors import OutboardError, SerializationError
+from .engine import ActorTerms, Engine
+from .errors import ActorNameError, OutboardError, SerializationError
 from .options import TaskOptions
-from .refs import AnchorRef
+from .refs import AnchorRef, OuterRef
 
 #: Attribute of a method that has options of its own.
 _OPTIONS = "__outboard_options__"
@@ -55,15 +56,17 @@ class ActorHandle:
     Handles of one actor are equal. Thread-safe.
     """
 
-    def __init__(self, ref: AnchorRef, identity: Identity, methods: dict[str, TaskOptions], in_order: bool,
-                 binding: Any = None) -> None:  # fmt: skip
+    def __init__(self, ref: AnchorRef | OuterRef, identity: Identity, methods: dict[str, TaskOptions], in_order: bool,
+                 address: tuple[int, int] | None = None, binding: Any = None) -> None:  # fmt: skip
         self._ref = ref
         self._identity = identity
         self._methods = methods
         self._in_order = in_order
         self._functions: dict[str, Method] = {}
         self._engine: Any = ref.hold
-        self._binding = binding or self._engine.attach_actor(identity.anchor, identity.label, in_order=in_order)
+        self._address = address  # of another program's
+        self._binding = binding or self._engine.attach_actor(identity.anchor, identity.label, in_order=in_order,
+                                                             address=address)  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<ActorHandle {self._identity.label} {self._ref.hex()}>"
@@ -88,7 +91,7 @@ class ActorHandle:
         return hash(self._ref)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ActorHandle, (self._ref, self._identity, self._methods, self._in_order)
+        return ActorHandle, (self._ref, self._identity, self._methods, self._in_order, self._address)
 
 
 class RemoteClass:
@@ -115,12 +118,15 @@ class RemoteClass:
         """
         cls, options = self.__wrapped__, self._options
         engine = engines.current()
+        namespace = options.namespace or engine.namespace
+        if options.name and (found := _find(engine, options.name, namespace)) is not None:
+            return _taken(found, options, namespace)
         anchor = engine.reserve_id()
-        identity = Identity(anchor, cls.__name__, options.name or "", options.namespace or "")
+        identity = Identity(anchor, cls.__name__, options.name or "", namespace)
         methods = _methods_of(cls, options.of_calls())
         concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if _is_async(cls) else 0)
         terms = ActorTerms(anchor, options.max_restarts, 0 if concurrency == 1 else concurrency,
-                           options.of_calls().demand())  # fmt: skip
+                           options.of_calls())  # fmt: skip
         try:
             binding = engine.bind(processes=1, initializer=Maker(cls, args, kwargs, identity), label=identity.label,
                                   actor=terms)  # fmt: skip
@@ -130,7 +136,14 @@ class RemoteClass:
             text = f"actor {identity.label}: its class or the arguments of its constructor cannot be pickled: {error}"
             raise SerializationError(text, what="argument", reason=error) from error
         ref = AnchorRef(anchor.owner, anchor.seq, engine)
-        return ActorHandle(ref, identity, methods, terms.max_concurrency == 0, binding)
+        made = ActorHandle(ref, identity, methods, terms.max_concurrency == 0, binding=binding)
+        if options.name:
+            record = pickle.dumps((engine.root, identity, methods, made._in_order, engine.get(ref)))
+            held = engine.claim_name(anchor, namespace, options.name, record)
+            if held is not None:  # somebody else's claim came first
+                kill(made)
+                return _taken(_handle(engine, held), options, namespace)
+        return made
 
     def options(self, **options: Any) -> RemoteClass:
         """Return the same class with other options. See `ActorOptions`."""
@@ -156,6 +169,40 @@ def method(**options: Any) -> Callable[[Function], Function]:
         return function
 
     return mark
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+    """Find an actor by its name, in this program's namespace or another one.
+
+    Raises:
+        ActorNameError: there is none.
+    """
+    engine = engines.current()
+    found = _find(engine, name, namespace or engine.namespace)
+    if found is None:
+        raise ActorNameError(f"there is no actor named {name!r} in namespace {(namespace or engine.namespace)!r}")
+    return found
+
+
+def _find(engine: Engine, name: str, namespace: str) -> ActorHandle | None:
+    record = engine.find_name(namespace, name)
+    return None if record is None else _handle(engine, record)
+
+
+def _handle(engine: Engine, record: bytes) -> ActorHandle:
+    root, identity, methods, in_order, address = pickle.loads(record)
+    anchor = identity.anchor
+    if root == engine.root:
+        return ActorHandle(engine.adopt_ref(*anchor, AnchorRef), identity, methods, in_order)
+    return ActorHandle(OuterRef(*anchor, engine), identity, methods, in_order, address)
+
+
+def _taken(found: ActorHandle, options: ActorOptions, namespace: str) -> ActorHandle:
+    """Another actor has the name: that will do, or is an error."""
+    if options.get_if_exists:
+        return found
+    raise ActorNameError(f"there is an actor named {options.name!r} in namespace {namespace!r} already: get_actor() "
+                         "finds it, get_if_exists=True uses it")  # fmt: skip
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
@@ -211,4 +258,4 @@ def _near(name: str, methods: dict[str, TaskOptions]) -> str:
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
-__all__ = ["ActorHandle", "RemoteClass", "RemoteMethod", "exit_actor", "kill", "method"]
+__all__ = ["ActorHandle", "RemoteClass", "RemoteMethod", "exit_actor", "get_actor", "kill", "method"]

@@ -44,7 +44,7 @@ from .values import Batch, Encoded, Values
 SUBMIT_BATCH = 64
 
 #: Answers that a process may wait for. Each has a lock of its own: a wait for room holds up no other question.
-QUESTIONS = (Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKET)
+QUESTIONS = (Frame.NAME_REPLY, Frame.LEASE, Frame.MAP, Frame.STATUS_REPLY, Frame.KIND, Frame.PACKET)
 
 #: Seconds after which a thread that waits for its turn to ask looks for interrupts; longer delays Ctrl-C there.
 TURN_SECONDS = 0.05

@@ -66,7 +66,7 @@ def _over_local_node(head: str | None, settings: Settings, deadline: float) -> N
             from .greeting import greet
 
             try:
-                return greet(sock, deadline - time.monotonic(), lambda: None, settings.log_prefix)
+                return greet(sock, deadline - time.monotonic(), lambda: None, settings)
             except (NodeLostError, VersionMismatchError):
                 sock.close()  # it ends just now, or runs another Python than this program
             except BaseException:
@@ -90,7 +90,7 @@ def _over_own_node(head: str, settings: Settings, folder: ClusterFolder, deadlin
         from .greeting import greet  # while the node starts
 
         try:
-            return greet(ours, left, functools.partial(end_node, pid), settings.log_prefix)
+            return greet(ours, left, functools.partial(end_node, pid), settings)
         except BaseException:
             ours.close()
             end_node(pid, at_once=True)

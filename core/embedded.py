@@ -65,7 +65,7 @@ def start(settings: Settings) -> NativeEngine:
         from .greeting import greet  # while the node starts, this process imports what it needs itself
 
         try:
-            return greet(ours, settings.start_timeout, functools.partial(end_node, pid), settings.log_prefix)
+            return greet(ours, settings.start_timeout, functools.partial(end_node, pid), settings)
         except BaseException:
             ours.close()
             end_node(pid)
@@ -125,7 +125,7 @@ def _join(settings: Settings) -> NativeEngine | None:
         return None
     from .greeting import greet
 
-    return greet(sock, settings.start_timeout, lambda: None, settings.log_prefix)
+    return greet(sock, settings.start_timeout, lambda: None, settings)
 
 
 def end_node(pid: int, *, at_once: bool = False) -> None:

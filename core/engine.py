@@ -64,13 +64,13 @@ class ActorTerms(NamedTuple):
         anchor: id of the object that its handles refer to, from `Engine.reserve_id`.
         max_restarts: processes that may follow one that died, -1 for any number.
         max_concurrency: calls that may run at a time, in no order then; 0 for one.
-        demand: what each call asks for, in units of 1/`RESOURCE_UNIT`.
+        calls: what each call asks for.
     """
 
     anchor: ObjectId
     max_restarts: int = 0
     max_concurrency: int = 0
-    demand: Mapping[str, int] = {}
+    calls: TaskOptions = TaskOptions(num_cpus=0, max_retries=0)
 
 
 class TaskArray(Protocol):
@@ -148,6 +148,12 @@ class Engine(Protocol):
 
     dropped: deque[tuple[int, int]]
     """(owner, seq) of references that ended, to be drained by the engine."""
+
+    root: int
+    """Incarnation of the program's client, 0 for engines without."""
+
+    namespace: str
+    """Where names of actors belong that are given without a namespace."""
 
     is_worker: bool
     """Whether this process is a worker, which runs tasks of a program."""
@@ -230,8 +236,23 @@ class Engine(Protocol):
     def reserve_id(self) -> ObjectId:
         """Reserve the id of an object that is to be made."""
 
-    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool) -> Binding:
-        """Give the binding of an actor, which may be another process's; the caller has a reference to the anchor."""
+    def attach_actor(
+        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None = None
+    ) -> Binding:
+        """Give the binding of an actor, which may be another process's.
+
+        The caller has a reference to the anchor; or it is another program's, and lies at this `address`.
+        """
+
+    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
+        """Give an actor of this process a name; returns the record of the one that has it, None when that is ours now.
+
+        Raises:
+            ActorNameError: nobody can have such a name. HeadUnreachableError: the cluster's head has not answered.
+        """
+
+    def find_name(self, namespace: str, name: str) -> bytes | None:
+        """Return the record of the actor that has a name, None where none has it; raises as `claim_name`."""
 
     def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
         """Kill an actor's process, whoever made it; with `restart` another one follows as if it had died."""

@@ -17,6 +17,7 @@ OutboardError
 ├── TransportError              the operator: processes and network     (also ConnectionError)
 │   ├── NodeLostError           the node ended or went silent
 │   ├── VersionMismatchError    both ends run releases that do not fit
+│   ├── HeadUnreachableError    the cluster has no head that answers
 │   └── AuthenticationError     the other end does not accept our token, or belongs to another cluster
 ├── ActorNameError              the program: another actor has the name     (also ValueError)
 ├── ShutdownError               the program: Outboard was shut down
@@ -340,6 +341,12 @@ class VersionMismatchError(TransportError):
     """The two ends run releases, protocols or Python versions that do not fit."""
 
     ob_code = "OB303"
+
+
+class HeadUnreachableError(TransportError):
+    """The cluster's head has not answered; what runs goes on without it."""
+
+    ob_code = "OB305"
 
 
 class AuthenticationError(TransportError):

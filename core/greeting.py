@@ -13,6 +13,7 @@ from .client import Client, new_incarnation, python_version
 from .interrupts import shield
 from .logs import Printer
 from .native import NativeEngine
+from .options import Settings
 from .process.interpreter import current_folder, import_path
 from .rpc.codec import Frame
 from .rpc.local import BlockingLink
@@ -32,10 +33,8 @@ _REFUSALS = {
 _ENDED = "the node ended before it answered; see its message on stderr"
 
 
-def greet(
-    sock: socket.socket, timeout: float, on_shutdown: Callable[[], None], log_prefix: bool | None = None
-) -> NativeEngine:
-    """Say hello over a new connection and return an engine on it. `log_prefix`: see `Printer`.
+def greet(sock: socket.socket, timeout: float, on_shutdown: Callable[[], None], settings: Settings) -> NativeEngine:
+    """Say hello over a new connection and return an engine on it.
 
     Raises:
         NodeLostError: the node ended before it answered. GetTimeoutError: no answer in time.
@@ -43,19 +42,20 @@ def greet(
     """
     link = BlockingLink(sock)
     incarnation = new_incarnation()
+    namespace = settings.namespace or f"{incarnation:016x}"
     try:
-        link.send(Frame.HELLO, _hello(incarnation).SerializeToString())
+        link.send(Frame.HELLO, _hello(incarnation, namespace).SerializeToString())
     except (BrokenPipeError, ConnectionResetError):
         raise errors.NodeLostError(_ENDED) from None
     client = Client(link, incarnation, _await_welcome(link, timeout))
-    printer = Printer(log_prefix)
+    printer = Printer(settings.log_prefix)
     client.on_lines = printer.print
 
     def end() -> None:
         printer.close()
         on_shutdown()
 
-    engine = NativeEngine(client, end)
+    engine = NativeEngine(client, end, namespace=namespace)
     forks.watch(engine)
     client.background.start()
     return engine
@@ -81,7 +81,7 @@ def _refusal(reason: str) -> errors.OutboardError:
     return errors.VersionMismatchError(reason) if cls is None else cls(text)
 
 
-def _hello(incarnation: int) -> pb.Hello:
+def _hello(incarnation: int, namespace: str) -> pb.Hello:
     from multiprocessing.process import current_process  # its key lets Manager proxies work in tasks
 
     main = sys.modules.get("__main__")
@@ -89,5 +89,5 @@ def _hello(incarnation: int) -> pb.Hello:
                     incarnation=incarnation, role=pb.Hello.CLIENT, sys_path=import_path(),
                     cwd=current_folder(), main_path=getattr(main, "__file__", None) or "",
                     main_package=getattr(main, "__package__", None) or "",
-                    authkey=bytes(current_process().authkey),
+                    authkey=bytes(current_process().authkey), namespace=namespace,
                     preload=[name for name in PRELOADABLE if name in sys.modules])  # fmt: skip

@@ -80,8 +80,7 @@ def _describe_entry(note: pb.NameAnswer, entry: commands.NameEntry) -> None:
     claim = entry.claim
     note.outcome, note.node = pb.NameAnswer.FOUND, entry.node
     note.owner, note.incarnation, note.detached = claim.owner, claim.incarnation, claim.is_detached
-    if not entry.node:
-        note.record = claim.record  # whoever asks may be the one to start it again
+    note.record = claim.record  # how it is reached
 
 
 def request_note(command: commands.Command) -> pb.Note:

@@ -32,6 +32,8 @@ class InlineEngine:
     """Runs tasks in the calling process, in order; keeps the `Engine` contract but for time limits."""
 
     is_worker = False
+    root = 0
+    namespace = ""
 
     def __init__(self) -> None:
         self.dropped: deque[tuple[int, int]] = deque()
@@ -43,6 +45,7 @@ class InlineEngine:
         self._arrays: dict[int, list[InlineArray]] = {}
         self._gone: set[int] = set()
         self._actors: dict[int, Binding] = {}  # by anchor
+        self._names: dict[tuple[str, str], bytes] = {}
         self._hosts: dict[int, Host] = {}  # objects of actors, by binding
         self._posted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -143,9 +146,22 @@ class InlineEngine:
         """Take the next number."""
         return ObjectId(self._owner, next(self._seqs))
 
-    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool) -> Binding:
+    def attach_actor(
+        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None = None
+    ) -> Binding:
         """Find the binding of an actor."""
         return self._actors[anchor.seq]
+
+    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
+        """Give it away once; it is free again when its actor has ended."""
+        held = self.find_name(namespace, name)
+        if held is None:
+            self._names[namespace, name] = record
+        return held
+
+    def find_name(self, namespace: str, name: str) -> bytes | None:
+        """Look it up."""
+        return self._names.get((namespace, name))
 
     def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
         """Refuse further calls; there is no process that could be started again."""

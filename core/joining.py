@@ -22,6 +22,7 @@ from .clustersecurity import read_security
 from .clusterstatus import ClusterStatus
 from .errors import NodeLostError, OutboardError, TransportError
 from .exits import FAILED, one_line
+from .headnames import FIRST_REQUEST, HeadNames
 from .journal import Journal
 from .launch import HAND_OVER_SECONDS, program
 from .localnodes import announce, withdraw
@@ -70,6 +71,7 @@ class Membership:
         self.members = self.peering.members
         self.peering.hello.address = address
         node.tree = Tree(node, self.peering)
+        node.names = self._names = HeadNames(node, self._report)
         node.seeker = self._seeker = Seeker(node, self._report, head)
         node.handlers[Frame.STATUS] = ClusterStatus(node, loop, head, security).on_status
         self.must_begin_again = False
@@ -110,6 +112,7 @@ class Membership:
         if self._address:
             announce(self._node.folder, self._head)
         self._seeker.on_head(True)
+        self._names.on_head()
         self._beat(link)
 
     def _report(self, report: pb.Report) -> None:
@@ -124,7 +127,7 @@ class Membership:
             cluster=self._welcome.cluster, address=self._address, host=node.host, totals=node.totals,
             epoch=self._welcome.epoch, is_return=self._is_return, slots=self.slots,
             free=self._free(node.dispatch.snapshot().free), draining=self.is_draining, pid=os.getpid(), log=self._log,
-            age_seconds=self._loop.time() - self._born,
+            age_seconds=self._loop.time() - self._born, names=self._names.claims(),
         )  # fmt: skip
 
     async def _stay(self) -> None:
@@ -199,7 +202,9 @@ class Membership:
             self._seeker.on_room(note.room)
             self._node.settle()
         elif body == "try_later":
-            self._seeker.on_try_later(note.try_later.id)
+            (self._names if note.try_later.id > FIRST_REQUEST else self._seeker).on_try_later(note.try_later.id)
+        elif body == "name":
+            self._names.on_answer(note.name)
         elif body == "drain":
             self.drain(note.drain.reason, note.drain.deadline_seconds or None)
         elif body == "struck":

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import engine as engines
 from . import errors
+from .actorhost import ready
 from .callbacks import CallbackThread
 from .client import Client
 from .engine import ActorTerms, Binding, Completion, Ref
@@ -44,10 +45,13 @@ MACHINE_RETRIES = 3
 
 
 class NativeEngine:
-    """See `Engine`. `on_shutdown` ends what was started for this engine (the embedded node)."""
+    """See `Engine`. `on_shutdown` ends what was started for this engine (the embedded node); `root`: 0 for itself."""
 
-    def __init__(self, client: Client, on_shutdown: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, client: Client, on_shutdown: Callable[[], None] = lambda: None, *, root: int = 0,
+                 namespace: str = "") -> None:  # fmt: skip
         self.client = client
+        self.root = root or client.incarnation
+        self.namespace = namespace
         self.dropped = client.dropped
         self.is_worker = False
         self.pid = os.getpid()
@@ -96,6 +100,8 @@ class NativeEngine:
         """See `Engine.get`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if type(refs) is ObjectRef:
+            return self._get_one(refs, deadline)
+        if isinstance(refs, ObjectRef):
             return self._get_one(refs, deadline)
         if not isinstance(refs, list):
             raise TypeError(f"get() takes a reference (ObjectRef) or a list of them, not {describe_value(refs)}")
@@ -436,15 +442,26 @@ class NativeEngine:
                 self._actors.open(binding, actor)
             elif client.reach.bindings.open(binding.id, processes, ordered=False, elsewhere=elsewhere):
                 client.outbox.introduce_binding(binding.id, HOME)
+        if actor is not None and not client.reach.bindings.places(binding.id):
+            self.submit(ready, (), {}, actor.calls, binding)  # so that the own node looks for one that has what it needs
         return binding
 
     def reserve_id(self) -> ObjectId:
         """See `Engine.reserve_id`."""
         return ObjectId(self.client.incarnation, self.client.take_seq())
 
-    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool) -> Binding:
+    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool,
+                     address: tuple[int, int] | None = None) -> Binding:  # fmt: skip
         """See `Engine.attach_actor`."""
-        return self._actors.attach(anchor, label, in_order=in_order)
+        return self._actors.attach(anchor, label, in_order=in_order, address=address)
+
+    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
+        """See `Engine.claim_name`."""
+        return self._actors.claim(anchor, namespace, name, record)
+
+    def find_name(self, namespace: str, name: str) -> bytes | None:
+        """See `Engine.find_name`."""
+        return self._actors.find(namespace, name)
 
     def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
         """See `Engine.end_actor`."""

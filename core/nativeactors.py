@@ -6,7 +6,9 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
+from .actorreach import Address
 from .engine import ActorTerms
+from .errors import ActorNameError, HeadUnreachableError
 from .ids import ObjectId
 from .interrupts import shield
 from .reach import HOME
@@ -39,13 +41,15 @@ class NativeActors:
         spec.ordered, spec.max_restarts, spec.max_concurrency = True, terms.max_restarts, terms.max_concurrency
         binding.is_actor = True
         self._own[terms.anchor.seq] = binding
-        self._client.actors.open(binding.id, terms.anchor.seq, terms.demand)
+        self._client.actors.open(binding.id, terms.anchor.seq, terms.calls.demand())
 
     def on_anchor_ended(self, seq: int) -> None:
         """No handle of an own actor is left. Under the client's lock."""
         del self._own[seq]
 
-    def attach(self, anchor: ObjectId, label: str, *, in_order: bool) -> NativeBinding:
+    def attach(
+        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None
+    ) -> NativeBinding:
         """See `Engine.attach_actor`."""
         from .native import NativeBinding
 
@@ -54,7 +58,8 @@ class NativeActors:
             client.check_open()
             if anchor.owner == client.incarnation:
                 return self._own[anchor.seq]
-            number = client.actors.attach(anchor, label, in_order=in_order)
+            lies = None if address is None else Address(*address)
+            number = client.actors.attach(anchor, label, in_order=in_order, address=lies)
         client.background.start()
         binding = NativeBinding(number, 1, label, anchor.owner)
         binding.client, binding.is_actor = client, True
@@ -77,6 +82,37 @@ class NativeActors:
             else:
                 client.actors.ask_end(anchor, how)
         client.flush()
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def claim(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
+        """See `Engine.claim_name`."""
+        client = self._client
+        request = pb.NameRequest(what=pb.NameRequest.CLAIM, namespace=namespace, name=name, record=record,
+                                 owner=client.incarnation)  # fmt: skip
+        reply = self._ask_name(request)
+        if reply.outcome == pb.NameReply.GRANTED:
+            with shield, client.lock:
+                binding = client.actors.binding_of(anchor)
+                if binding is not None:
+                    client.actors.names[binding] = namespace, name
+            return None
+        return bytes(reply.record)
+
+    def find(self, namespace: str, name: str) -> bytes | None:
+        """See `Engine.find_name`."""
+        reply = self._ask_name(pb.NameRequest(what=pb.NameRequest.FIND, namespace=namespace, name=name))
+        return bytes(reply.record) if reply.outcome == pb.NameReply.FOUND else None
+
+    def _ask_name(self, request: pb.NameRequest) -> pb.NameReply:
+        reply: pb.NameReply = self._client.ask_node(Frame.NAME, request.SerializeToString(), Frame.NAME_REPLY)
+        if reply.outcome == pb.NameReply.UNREACHABLE:
+            raise HeadUnreachableError(reply.reason)
+        if reply.outcome == pb.NameReply.REFUSED:
+            raise ActorNameError(f"no actor can be named {request.name!r}: {reply.reason}")
+        return reply
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
 
     def leave(self, anchor: ObjectId) -> None:
         """See `Engine.leave_actor`."""

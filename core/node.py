@@ -30,6 +30,7 @@ from .version import PROTOCOL, __version__
 from .workforce import Workforce
 
 if TYPE_CHECKING:
+    from .names import Names
     from .peering import Peering
     from .rpc.grpc_links import PeerLink
     from .seeker import Seeker
@@ -127,6 +128,7 @@ class Node:
         self.tree: Tree | None = None  # of a node that belongs to a cluster
         self.seeker: Seeker | None = None  # the same
         self.peering: Peering | None = None  # the same
+        self.names: Names | None = None  # of actors; without a head from the first one on
         memory = settings.get("store_memory", 0.3)
         self.memory_nbytes = memory_limit_nbytes()
         budget = int(memory * self.memory_nbytes) if isinstance(memory, float) else memory
@@ -154,7 +156,7 @@ class Node:
             Frame.BORROW: self.exchange.on_borrow, Frame.RELEASE: self.exchange.on_release,
             Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
             Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone,
-            Frame.REACH: self._on_reach, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
+            Frame.REACH: self._on_reach, Frame.NAME: self._on_name, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -430,10 +432,11 @@ class Node:
 
     def _on_unbind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         unbind = pb.Unbind.FromString(body)
+        owner = unbind.owner or peer.incarnation
         if unbind.restart:
-            self.workforce.kill_bound(peer.incarnation, unbind.id)
-            return
-        self.dispatch.on_unbind(peer.incarnation, unbind.id, unbind.force)
+            self.workforce.kill_bound(owner, unbind.id)
+        else:
+            self.dispatch.on_unbind(owner, unbind.id, unbind.force)
 
     def _on_want(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         want = pb.Want.FromString(body)
@@ -447,6 +450,13 @@ class Node:
         node = pb.Connect.FromString(body).node
         self._reaching.add((peer.incarnation, node))
         self._reach(peer.incarnation, node, is_first=True)
+
+    def _on_name(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        if self.names is None:
+            from .names import Names
+
+            self.names = Names(self)
+        self.names.on_request(peer, body)
 
     def _reach(self, client: int, node: int, *, is_first: bool = False) -> None:
         """Try until the client is welcome there, or the node is no member any more."""
@@ -566,6 +576,8 @@ class Node:
         self.peers.pop(peer.incarnation, None)
         self.store.process_died(peer.incarnation)
         self.workforce.forget_bindings(peer.incarnation)
+        if self.names is not None:
+            self.names.on_client_left(peer.incarnation)
         if self.seeker is not None:
             self.seeker.on_client_left(peer.incarnation)
         if self.tree is not None and (peer.is_client or peer.shares):

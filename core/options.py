@@ -256,6 +256,7 @@ class Settings:
         tls_cert: PEM file with this process's certificate chain; None for no certificate.
         tls_key: PEM file with its private key.
         tls_ca: PEM file with the authority that signs the others' certificates.
+        namespace: where this program's names of actors are looked for; None for one that no other program has.
         insecure: allow plain text beyond this machine: whoever reads the network can then run code in the cluster.
     """
 
@@ -272,6 +273,7 @@ class Settings:
     tls_key: str | None = _setting(None, str)
     tls_ca: str | None = _setting(None, str)
     insecure: bool = _setting(False, parse_flag)
+    namespace: str | None = _setting(None, str)
 
     @property
     def names_running(self) -> bool:

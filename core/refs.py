@@ -118,6 +118,18 @@ class AnchorRef(ObjectRef):
         return _rebuild_anchor, (self.owner, self.seq)
 
 
+class OuterRef(ObjectRef):
+    """What a handle of another program's actor has of it: a name that nobody counts."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        """Tell nobody."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_outer, (self.owner, self.seq)
+
+
 def check_refs(call: str, refs: Any) -> None:
     """Raise TypeError, with what came and where, unless all of several are references."""
     for position, ref in enumerate(refs):
@@ -136,6 +148,12 @@ def _rebuild(owner: int, seq: int) -> ObjectRef:
     from .engine import current
 
     return current().adopt_ref(owner, seq, ObjectRef)
+
+
+def _rebuild_outer(owner: int, seq: int) -> OuterRef:
+    from .engine import current
+
+    return OuterRef(owner, seq, current())
 
 
 def _rebuild_anchor(owner: int, seq: int) -> AnchorRef:

@@ -158,7 +158,7 @@ class Worker:
         self.client.on_broken = self._end_broken
         self.client.background.watch(self.alarm.fileno, self._on_alarm)
         self.is_ordered = binding.ordered
-        engine = NativeEngine(self.client)
+        engine = NativeEngine(self.client, root=self.root, namespace=hello.namespace)
         engine.is_worker = True
         engines.install(engine)
         forks.watch(engine)

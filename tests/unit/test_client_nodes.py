@@ -594,13 +594,14 @@ def test_failure_of_an_initialiser_anywhere_fails_the_binding_everywhere(rig: Ri
 def test_actor_lives_at_one_node_and_is_lost_with_it(slotless: Rig) -> None:
     anchor = slotless.engine.reserve_id()
     actor = slotless.engine.bind(processes=1, actor=ActorTerms(anchor), label="Counter")
-    assert slotless.said() == []
+    said = slotless.said()
     calls = [slotless.submit(i, binding=actor, num_cpus=0, max_retries=0) for i in range(3)]
-    said = slotless.flush()
+    said += slotless.flush()
     assert words(said)[:3] == [("BIND", 0), ("KIND", 0), ("WANT", 0)], "its own node looks for others"
     assert not said[0].message.eager
     said = slotless.joins(FAR, credit=2)
-    assert [word for word in words(said) if word[0] != "WANT"] == [("BIND", FAR), ("KIND", FAR), ("SUBMIT", FAR)]
+    told = [word for word in words(said) if word[0] != "WANT"]
+    assert told == [("BIND", FAR), ("KIND", FAR), ("KIND", FAR), ("SUBMIT", FAR)], "the first kind is that of its start"
     slotless.joins(FARTHER, credit=9)
     assert "SUBMIT" not in dict(words(slotless.flush()))
     slotless.goes(FAR, lost=True)

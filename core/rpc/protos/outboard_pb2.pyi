@@ -380,7 +380,7 @@ class Grant(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ["authkey", "cwd", "incarnation", "main_package", "main_path", "pid", "preload", "protocol", "python", "release", "role", "root", "sys_path", "worker"]
+    __slots__ = ["authkey", "cwd", "incarnation", "main_package", "main_path", "namespace", "pid", "preload", "protocol", "python", "release", "role", "root", "sys_path", "worker"]
     class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     AUTHKEY_FIELD_NUMBER: _ClassVar[int]
@@ -389,6 +389,7 @@ class Hello(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MAIN_PACKAGE_FIELD_NUMBER: _ClassVar[int]
     MAIN_PATH_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     PRELOAD_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
@@ -404,6 +405,7 @@ class Hello(_message.Message):
     incarnation: int
     main_package: str
     main_path: str
+    namespace: str
     pid: int
     preload: _containers.RepeatedScalarFieldContainer[str]
     protocol: int
@@ -413,7 +415,7 @@ class Hello(_message.Message):
     root: int
     sys_path: _containers.RepeatedScalarFieldContainer[str]
     worker: int
-    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., role: _Optional[_Union[Hello.Role, str]] = ..., worker: _Optional[int] = ..., preload: _Optional[_Iterable[str]] = ..., sys_path: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., main_path: _Optional[str] = ..., main_package: _Optional[str] = ..., authkey: _Optional[bytes] = ..., root: _Optional[int] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., role: _Optional[_Union[Hello.Role, str]] = ..., worker: _Optional[int] = ..., preload: _Optional[_Iterable[str]] = ..., sys_path: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., main_path: _Optional[str] = ..., main_package: _Optional[str] = ..., authkey: _Optional[bytes] = ..., root: _Optional[int] = ..., namespace: _Optional[str] = ...) -> None: ...
 
 class Hold(_message.Message):
     __slots__ = ["objects", "position"]
@@ -605,6 +607,7 @@ class NameReply(_message.Message):
     RECORD_FIELD_NUMBER: _ClassVar[int]
     REFUSED: NameReply.Outcome
     UNKNOWN: NameReply.Outcome
+    UNREACHABLE: NameReply.Outcome
     outcome: NameReply.Outcome
     reason: str
     record: bytes
@@ -863,14 +866,16 @@ class Submit(_message.Message):
     def __init__(self, intervals: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., packet: _Optional[int] = ..., owner: _Optional[int] = ...) -> None: ...
 
 class Unbind(_message.Message):
-    __slots__ = ["force", "id", "restart"]
+    __slots__ = ["force", "id", "owner", "restart"]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     RESTART_FIELD_NUMBER: _ClassVar[int]
     force: bool
     id: int
+    owner: int
     restart: bool
-    def __init__(self, id: _Optional[int] = ..., force: bool = ..., restart: bool = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., force: bool = ..., restart: bool = ..., owner: _Optional[int] = ...) -> None: ...
 
 class Want(_message.Message):
     __slots__ = ["kind", "waiting"]
