@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -61,6 +62,20 @@ class Maker:
         args = [_resolved(arg) for arg in self.args]
         kwargs = {name: _resolved(arg) for name, arg in self.kwargs.items()}
         _host.instance = self.cls(*args, **kwargs)
+
+
+class Sealed:
+    """A `Maker` pickled by value, with everything in it: for an actor that outlives who stored its arguments."""
+
+    def __init__(self, maker: Maker) -> None:
+        import cloudpickle
+
+        args = tuple(_resolved(arg) for arg in maker.args)
+        kwargs = {name: _resolved(arg) for name, arg in maker.kwargs.items()}
+        self.pickled: bytes = cloudpickle.dumps(Maker(maker.cls, args, kwargs, maker.identity))
+
+    def __call__(self) -> None:
+        pickle.loads(self.pickled)()
 
 
 class Method:

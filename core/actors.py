@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import time
 from collections.abc import Callable
+from random import getrandbits
 from typing import Any, NoReturn, TypeVar
 
 from . import engine as engines
-from .actorhost import ActorExit, Identity, Maker, Method
+from .actorhost import ActorExit, Identity, Maker, Method, Sealed
 from .actorhost import current as current_host
 from .actoroptions import ASYNC_CONCURRENCY, ActorOptions
 from .engine import ActorTerms, Engine
-from .errors import ActorNameError, OutboardError, SerializationError
+from .errors import ActorNameError, HeadUnreachableError, OutboardError, SerializationError
+from .ids import ObjectId
 from .options import TaskOptions
 from .refs import AnchorRef, OuterRef
+
+#: Seconds until a detached actor must have its name, and between two looks whether it has.
+NAME_SECONDS = 60.0
+NAME_POLL_SECONDS = 0.005
 
 #: Attribute of a method that has options of its own.
 _OPTIONS = "__outboard_options__"
@@ -121,13 +128,16 @@ class RemoteClass:
         namespace = options.namespace or engine.namespace
         if options.name and (found := _find(engine, options.name, namespace)) is not None:
             return _taken(found, options, namespace)
-        anchor = engine.reserve_id()
+        anchor = ObjectId(getrandbits(63) | 1, 1) if options.lifetime else engine.reserve_id()
         identity = Identity(anchor, cls.__name__, options.name or "", namespace)
         methods = _methods_of(cls, options.of_calls())
         concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if _is_async(cls) else 0)
         terms = ActorTerms(anchor, options.max_restarts, 0 if concurrency == 1 else concurrency,
                            options.of_calls())  # fmt: skip
         try:
+            if options.lifetime:
+                maker = pickle.dumps(Sealed(Maker(cls, args, kwargs, identity)))
+                return _detach(engine, maker, identity, methods, terms, options)
             binding = engine.bind(processes=1, initializer=Maker(cls, args, kwargs, identity), label=identity.label,
                                   actor=terms)  # fmt: skip
         except OutboardError:
@@ -203,6 +213,24 @@ def _taken(found: ActorHandle, options: ActorOptions, namespace: str) -> ActorHa
         return found
     raise ActorNameError(f"there is an actor named {options.name!r} in namespace {namespace!r} already: get_actor() "
                          "finds it, get_if_exists=True uses it")  # fmt: skip
+
+
+def _detach(engine: Engine, maker: bytes, identity: Identity, methods: dict[str, TaskOptions], terms: ActorTerms,
+            options: ActorOptions) -> ActorHandle:  # fmt: skip
+    """Make a detached actor. Its name is claimed by its node: it is there when somebody is found under it."""
+    address = engine.place_actor(terms)
+    record = pickle.dumps((0, identity, methods, terms.max_concurrency == 0, address))
+    name = (identity.namespace, identity.name) if identity.name else None
+    engine.bind_detached(terms, address, maker, identity.label, name, record)
+    made = _handle(engine, record)
+    deadline = time.monotonic() + NAME_SECONDS
+    while name is not None and (found := engine.find_name(*name)) != record:
+        if found is not None:
+            return _taken(_handle(engine, found), options, identity.namespace)
+        if time.monotonic() > deadline:
+            raise HeadUnreachableError(f"the name of actor {identity.label} was not granted within {NAME_SECONDS:g} s")
+        time.sleep(NAME_POLL_SECONDS)
+    return made
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:

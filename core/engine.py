@@ -233,6 +233,22 @@ class Engine(Protocol):
         which is let go with the last reference to the anchor; there is one, the caller's, when this returns.
         """
 
+    def place_actor(self, actor: ActorTerms) -> tuple[int, int]:
+        """Find a node for an actor that is to outlive this program; returns the address that it will have there.
+
+        Its anchor is named by an owner that is nobody yet, its keeper.
+        """
+
+    def bind_detached(self, actor: ActorTerms, address: tuple[int, int], make: bytes, label: str,
+                      name: tuple[str, str] | None, record: bytes) -> None:  # fmt: skip
+        """Make an actor that outlives this program, at the place that `place_actor` has found.
+
+        Args:
+            make: pickled callable without arguments that makes its object.
+            name: namespace and name, if it has any; somebody else may have it, `find_name` says who. record: for
+                whoever finds it.
+        """
+
     def reserve_id(self) -> ObjectId:
         """Reserve the id of an object that is to be made."""
 

@@ -142,6 +142,15 @@ class InlineEngine:
         else:
             binding.failed = ActorDiedError(actor=binding.label, reason="it could not be made", cause=done.value)
 
+    def place_actor(self, actor: ActorTerms) -> tuple[int, int]:
+        """Refuse: nothing here outlives the program."""
+        raise ValueError('lifetime="detached" needs a cluster: there is nothing here that outlives the program')
+
+    def bind_detached(self, actor: ActorTerms, address: tuple[int, int], make: bytes, label: str,
+                      name: tuple[str, str] | None, record: bytes) -> None:  # fmt: skip
+        """Refuse, as `place_actor`."""
+        self.place_actor(actor)
+
     def reserve_id(self) -> ObjectId:
         """Take the next number."""
         return ObjectId(self._owner, next(self._seqs))

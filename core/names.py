@@ -26,9 +26,8 @@ class Names:
         self.held: dict[Key, tuple[int, bytes]] = {}
         self._node = node
 
-    def on_request(self, peer: Peer, body: bytes) -> None:
+    def on_request(self, peer: Peer, request: pb.NameRequest) -> None:
         """A client here claims, looks for or lets go of a name."""
-        request = pb.NameRequest.FromString(body)
         if request.what == pb.NameRequest.RELEASE:
             self.release((request.namespace, request.name), request.owner)
         else:

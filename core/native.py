@@ -446,6 +446,15 @@ class NativeEngine:
             self.submit(ready, (), {}, actor.calls, binding)  # so that the own node looks for one that has what it needs
         return binding
 
+    def place_actor(self, actor: ActorTerms) -> tuple[int, int]:
+        """See `Engine.place_actor`."""
+        return self._actors.place(actor)
+
+    def bind_detached(self, actor: ActorTerms, address: tuple[int, int], make: bytes, label: str,
+                      name: tuple[str, str] | None, record: bytes) -> None:  # fmt: skip
+        """See `Engine.bind_detached`."""
+        self._actors.bind_detached(actor, address, make, label, name, record)
+
     def reserve_id(self) -> ObjectId:
         """See `Engine.reserve_id`."""
         return ObjectId(self.client.incarnation, self.client.take_seq())

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
+from . import engine as engines
 from .actorreach import Address
 from .engine import ActorTerms
 from .errors import ActorNameError, HeadUnreachableError
 from .ids import ObjectId
 from .interrupts import shield
 from .reach import HOME
+from .refs import AnchorRef
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.outcomes import BindingMark
 
 if TYPE_CHECKING:
     from .native import NativeBinding, NativeEngine
+
+#: The number of its binding that every detached actor's keeper has for it.
+KEPT_BINDING = 1
 
 _WHY = {
     pb.Ask.KILL: "it was killed by outboard.kill()",
@@ -42,6 +48,30 @@ class NativeActors:
         binding.is_actor = True
         self._own[terms.anchor.seq] = binding
         self._client.actors.open(binding.id, terms.anchor.seq, terms.calls.demand())
+
+    def place(self, terms: ActorTerms) -> tuple[int, int]:
+        """See `Engine.place_actor`. What finds a node is an actor without an object, which ends again."""
+        engine = self._engine
+        scout = terms._replace(anchor=engine.reserve_id())
+        engine.bind(processes=1, label="a detached actor", actor=scout)
+        address = Address(*engine.get(AnchorRef(*scout.anchor, engine)))
+        return KEPT_BINDING, address.node
+
+    def bind_detached(
+        self, terms: ActorTerms, address: tuple[int, int], make: bytes, label: str, name: tuple[str, str] | None,
+        record: bytes,
+    ) -> None:  # fmt: skip
+        """See `Engine.bind_detached`."""
+        client, node = self._client, address[1]
+        space, own = name or ("", "")
+        spec = pb.Binding(
+            id=KEPT_BINDING, keeper=terms.anchor.owner, processes=1, initializer=make, label=label, ordered=True,
+            eager=not terms.calls.num_gpus, max_restarts=terms.max_restarts, max_concurrency=terms.max_concurrency,
+            sys_path=sys.path, modules=engines.companions, namespace=space, name=own, record=record,
+        )  # fmt: skip
+        with shield, client.lock:
+            client.check_open()
+            client.send(Frame.BIND, spec.SerializeToString(), HOME if node == client.reach.home else node)
 
     def on_anchor_ended(self, seq: int) -> None:
         """No handle of an own actor is left. Under the client's lock."""

@@ -424,7 +424,16 @@ class Node:
     def _on_bind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         self._join(peer)
         binding = pb.Binding.FromString(body)
-        self.workforce.bindings[peer.incarnation, binding.id] = body
+        if not binding.keeper:
+            self.bind(peer, binding)
+        elif binding.keeper not in self.peers:
+            from .keeping import keep
+
+            keep(self, peer, binding)
+
+    def bind(self, peer: Peer, binding: pb.Binding) -> None:
+        """A client names a binding."""
+        self.workforce.bindings[peer.incarnation, binding.id] = binding.SerializeToString()
         spec = commands.BindingSpec(binding.id, binding.processes, bool(binding.initializer), binding.max_tasks,
                                     binding.ordered, binding.eager, binding.label, binding.max_restarts,
                                     binding.max_concurrency)  # fmt: skip
@@ -451,12 +460,22 @@ class Node:
         self._reaching.add((peer.incarnation, node))
         self._reach(peer.incarnation, node, is_first=True)
 
+    def end_keeper(self, keeper: int) -> None:
+        """A detached actor has ended, or must."""
+        peer = self.peers.get(keeper)
+        if peer is not None:
+            self._client_left(peer)
+
     def _on_name(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self.claim_for(peer, pb.NameRequest.FromString(body))
+
+    def claim_for(self, peer: Peer, request: pb.NameRequest) -> None:
+        """A client claims, looks for or lets go of a name."""
         if self.names is None:
             from .names import Names
 
             self.names = Names(self)
-        self.names.on_request(peer, body)
+        self.names.on_request(peer, request)
 
     def _reach(self, client: int, node: int, *, is_first: bool = False) -> None:
         """Try until the client is welcome there, or the node is no member any more."""

@@ -367,7 +367,7 @@ class Workforce:
         if death is not None:
             lost.death.CopyFrom(death)
             lost.death.restarting = command.is_restarting
-            if command.cause is commands.LostCause.BINDING and not command.outcome:
+            if command.is_at_start:
                 lost.outcome = _start_failure(death)
         self.node.send(command.client, Frame.LOST, lost.SerializeToString())
 

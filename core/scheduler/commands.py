@@ -113,6 +113,7 @@ class Lost(NamedTuple):
     worker: int | None = None
     outcome: bytes = b""
     is_restarting: bool = False  #: the worker was an actor, and another one follows
+    is_at_start: bool = False  #: the worker is the last of several that came to nothing
 
 
 class Returned(NamedTuple):

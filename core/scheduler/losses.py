@@ -32,7 +32,7 @@ class Losses:
 
     def lose(
         self, client: Client, cause: LostCause, spans: list[Span], worker: int | None = None, outcome: bytes = b"",
-        *, is_restarting: bool = False,
+        *, is_restarting: bool = False, is_at_start: bool = False,
     ) -> None:  # fmt: skip
         """Tell the owner, if it is still there, that tasks are lost."""
         if not spans:
@@ -40,14 +40,15 @@ class Losses:
         if client.is_gone:
             self._tables.counts["dropped_of_gone_client"] += sum(s.count for s in spans)
         else:
-            self._tables.commands.append(Lost(client.id, cause, spans, worker, outcome, is_restarting))
+            self._tables.commands.append(Lost(client.id, cause, spans, worker, outcome, is_restarting, is_at_start))
 
     def decline(self, client: Client, kind: Kind | None, interval: Interval) -> None:
         """Turn away what was submitted of a kind that is not taken: not begun, or lost when no node would take it."""
         binding = kind.shape.binding if kind is not None else None
         if kind is None or kind.is_refused or (binding is not None and binding.is_refusing):
             outcome = (binding and binding.failure) or b""
-            self.lose(client, LostCause.BINDING, [interval.span()], None, outcome)
+            by = binding.ended_by if binding is not None else None
+            self.lose(client, LostCause.BINDING, [interval.span()], by, outcome)
         else:
             self._tables.commands.append(Returned(client.id, [interval.span()]))
 
@@ -84,23 +85,24 @@ class Losses:
             if worker.range.packets:
                 self._leases.kill(worker)
 
-    def empty_queue(self, kind: Kind, cause: LostCause, outcome: bytes = b"") -> None:
+    def empty_queue(self, kind: Kind, cause: LostCause, outcome: bytes = b"", worker: int | None = None) -> None:
         """Lose everything a kind has queued."""
         if kind.queued:
-            self.lose(kind.client, cause, kind.take_all(), None, outcome)
+            self.lose(kind.client, cause, kind.take_all(), worker, outcome)
         kind.wanted = 0
 
     def empty_binding(self, binding: Binding) -> None:
         """Lose everything queued for a binding that takes nothing more."""
         for shape in binding.shapes.values():
             for kind in list(shape.waiting):
-                self.empty_queue(kind, LostCause.BINDING, binding.failure or b"")
+                self.empty_queue(kind, LostCause.BINDING, binding.failure or b"", binding.ended_by)
 
     def fail_binding(self, binding: Binding, outcome: bytes, worker: int) -> None:
         """Give a binding up whose workers do not start: say so once, lose its queue, stop who has nothing to do."""
         if binding.failure is not None or binding.is_forced:
             return
         binding.failure = outcome
+        binding.ended_by = worker if binding.spec.ordered and not outcome else None
         self._tables.commands.append(BindingFailed(binding.client.id, binding.spec.id, outcome, worker))
         self.empty_binding(binding)
         for other in list(binding.workers.values()):
@@ -120,7 +122,7 @@ class Losses:
             return
         for shape in binding.shapes.values():
             for kind in list(shape.waiting):
-                self.lose(kind.client, LostCause.BINDING, kind.take_all(), worker)
+                self.lose(kind.client, LostCause.BINDING, kind.take_all(), worker, is_at_start=True)
 
     def put_back(self, packet: Packet, intervals: list[Interval]) -> None:
         """Queue dealt tasks again that have not begun; those no longer wanted are lost instead."""
@@ -132,7 +134,7 @@ class Losses:
         binding = kind.shape.binding
         if client.is_gone or binding.is_refusing:
             spans = [i.span() for i in intervals]
-            self._lose_dealt(packet, LostCause.BINDING, spans, None, binding.failure or b"")
+            self._lose_dealt(packet, LostCause.BINDING, spans, binding.ended_by, binding.failure or b"")
         elif intervals:
             count = sum(len(i.calls) for i in intervals)
             kind.shape.root.charge(-packet.each * count)

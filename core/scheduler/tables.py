@@ -61,12 +61,13 @@ class Binding:
 
     ``idle`` holds started workers without lease, ``spare`` starting ones; ``live`` counts workers that have not been
     told to end; ``started_at`` is when the last one was started. ``restarts`` counts processes that followed one that
-    died, ``reruns`` how often calls run again for it; both of ordered ones.
+    died, ``reruns`` how often calls run again for it, ``ended_by`` is the worker whose death was the end; all of ordered
+    ones.
     """
 
     __slots__ = (
         "client", "spec", "workers", "idle", "spare", "shapes", "live", "cpuless_leases", "failure", "start_deaths",
-        "started_at", "is_closing", "is_forced", "is_gone", "restarts", "reruns",
+        "started_at", "is_closing", "is_forced", "is_gone", "ended_by", "restarts", "reruns",
     )  # fmt: skip
 
     def __init__(self, client: Client, spec: BindingSpec) -> None:
@@ -84,6 +85,7 @@ class Binding:
         self.is_closing = False
         self.is_forced = False
         self.is_gone = False
+        self.ended_by: int | None = None
         self.restarts = 0
         self.reruns: Counter[TaskKey] = Counter()
 

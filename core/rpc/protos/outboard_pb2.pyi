@@ -125,30 +125,38 @@ class Ask(_message.Message):
     def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ..., end: _Optional[_Union[Ask.End, str]] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ["eager", "id", "initializer", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "ordered", "processes", "sys_path"]
+    __slots__ = ["eager", "id", "initializer", "keeper", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "name", "namespace", "ordered", "processes", "record", "sys_path"]
     EAGER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     INITIALIZER_FIELD_NUMBER: _ClassVar[int]
+    KEEPER_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     MAX_CONCURRENCY_FIELD_NUMBER: _ClassVar[int]
     MAX_RESTARTS_FIELD_NUMBER: _ClassVar[int]
     MAX_TASKS_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     SYS_PATH_FIELD_NUMBER: _ClassVar[int]
     eager: bool
     id: int
     initializer: bytes
+    keeper: int
     label: str
     max_concurrency: int
     max_restarts: int
     max_tasks: int
     modules: _containers.RepeatedScalarFieldContainer[str]
+    name: str
+    namespace: str
     ordered: bool
     processes: int
+    record: bytes
     sys_path: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ..., keeper: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ...) -> None: ...
 
 class BindingFailed(_message.Message):
     __slots__ = ["death", "id", "outcome"]
