@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -51,10 +51,15 @@ def current() -> Host | None:
 
 
 class Maker:
-    """Initialiser of an actor's worker: makes the object there. References among its arguments become their values."""
+    """Initialiser of an actor's worker: makes the object there. References among its arguments become their values.
 
-    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], identity: Identity) -> None:
+    `is_async`: its calls run in an event loop.
+    """
+
+    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], identity: Identity, *,
+                 is_async: bool) -> None:  # fmt: skip
         self.cls, self.args, self.kwargs, self.identity = cls, args, kwargs, identity
+        self.is_async = is_async
 
     def __call__(self) -> None:
         global _host
@@ -72,7 +77,10 @@ class Sealed:
 
         args = tuple(_resolved(arg) for arg in maker.args)
         kwargs = {name: _resolved(arg) for name, arg in maker.kwargs.items()}
-        self.pickled: bytes = cloudpickle.dumps(Maker(maker.cls, args, kwargs, maker.identity))
+        self.is_async = maker.is_async
+        self.pickled: bytes = cloudpickle.dumps(
+            Maker(maker.cls, args, kwargs, maker.identity, is_async=maker.is_async)
+        )
 
     def __call__(self) -> None:
         pickle.loads(self.pickled)()
@@ -93,9 +101,21 @@ class Method:
         try:
             return getattr(host.instance, self.method)(*args, **kwargs)
         except ActorExit:
-            host.has_left = True
-            engines.current().leave_actor(host.identity.anchor)
-            return None
+            return _leave(host)
+
+
+async def leave_after_exit(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await what an async method returned, which may end the actor."""
+    try:
+        return await coroutine
+    except ActorExit:
+        assert _host is not None
+        return _leave(_host)
+
+
+def _leave(host: Host) -> None:
+    host.has_left = True
+    engines.current().leave_actor(host.identity.anchor)
 
 
 def ready() -> None:

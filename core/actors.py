@@ -131,15 +131,15 @@ class RemoteClass:
         anchor = ObjectId(getrandbits(63) | 1, 1) if options.lifetime else engine.reserve_id()
         identity = Identity(anchor, cls.__name__, options.name or "", namespace)
         methods = _methods_of(cls, options.of_calls())
-        concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if _is_async(cls) else 0)
-        terms = ActorTerms(anchor, options.max_restarts, 0 if concurrency == 1 else concurrency,
+        is_async = _is_async(cls)
+        concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if is_async else 1)
+        terms = ActorTerms(anchor, options.max_restarts, concurrency if is_async or concurrency > 1 else 0,
                            options.of_calls())  # fmt: skip
+        maker = Maker(cls, args, kwargs, identity, is_async=is_async)
         try:
             if options.lifetime:
-                maker = pickle.dumps(Sealed(Maker(cls, args, kwargs, identity)))
-                return _detach(engine, maker, identity, methods, terms, options)
-            binding = engine.bind(processes=1, initializer=Maker(cls, args, kwargs, identity), label=identity.label,
-                                  actor=terms)  # fmt: skip
+                return _detach(engine, pickle.dumps(Sealed(maker)), identity, methods, terms, options)
+            binding = engine.bind(processes=1, initializer=maker, label=identity.label, actor=terms)
         except OutboardError:
             raise
         except Exception as error:

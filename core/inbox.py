@@ -51,7 +51,7 @@ class Inbox:
             Frame.GIVE_BACK: self._on_give_back, Frame.DROP_KINDS: self._on_drop_kinds,
             Frame.KIND: self._on_kind, Frame.PACKET: self._on_packet, Frame.RESUME: self._on_resume,
             Frame.PULLED: self._on_pulled, Frame.PASSED_ON: self._on_passed_on, Frame.LEAVING: self._on_leaving,
-            Frame.NAME_REPLY: self._on_name_reply, Frame.WELCOME: self._on_welcome, Frame.NODE_GONE: self._on_node_gone,
+            Frame.CANCEL: self._on_cancel, Frame.NAME_REPLY: self._on_name_reply, Frame.WELCOME: self._on_welcome, Frame.NODE_GONE: self._on_node_gone,
         }  # fmt: skip
 
     def _on_welcome(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
@@ -295,6 +295,9 @@ class Inbox:
 
     def _on_status(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         self._answered(Frame.STATUS_REPLY, pb.StatusReply.FromString(body))
+
+    def _on_cancel(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
+        self._client.on_calls_cancelled(origin, pb.Cancel.FromString(body))
 
     def _on_name_reply(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         self._answered(Frame.NAME_REPLY, pb.NameReply.FromString(body))

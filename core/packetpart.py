@@ -11,23 +11,27 @@ the first of them change together, under the worker's `sending`.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import StoreFullError
-from .failures import encode_error
 from .frames import REUSE_NBYTES
 from .ids import ObjectId, item_object
+from .results import encode_results
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .store import serialize
-from .values import INLINE_MAX, Encoded
+from .values import INLINE_MAX
 
 if TYPE_CHECKING:
     from .worker import Worker
 
 dumps_small = serialize.dumps_small
+
+#: Bytes of one packet at most; the claim socket's buffer is larger.
+PACKET_MAX = 1 << 20
 
 #: Seconds after which results of a packet that is still being run are sent.
 PART_SECONDS = 0.002
@@ -127,35 +131,22 @@ class PacketPart:
     def _encode(self, parts: list[Any], index: int) -> None:
         """Encode all results of one task, then let them be sent together with what they bring along."""
         worker = self.worker
-        bodies: list[bytes] = []
-        announced: list[pb.Descriptor] = []
-        contained: list[ObjectId] = []
         worker.is_encoding = True
-        for position, value in enumerate(parts):
-            try:
-                encoded = self._encode_one(value, index + position)
-            except BaseException as error:
-                cause = pb.Error.RAISED if isinstance(error, StoreFullError) else pb.Error.RESULT_UNPICKLABLE
-                self.mixed = True
-                bodies.append(encode_error(error, cause, _short(value)))
-                continue
-            bodies.append(encoded.body)
-            self.nbytes += len(encoded.body)
-            self.mixed = self.mixed or encoded.body[0] != 0x80
-            announced += worker.client.values.take_unannounced(encoded.objects)
-            for oid in encoded.refs:
-                worker.client.hold(oid)  # until the owner has been told, see _send
-            contained += encoded.refs
-        worker.is_encoding = False
-        with worker.sending:
-            self.announced += announced
-            self.contained += contained
-            self.values += bodies
-
-    def _encode_one(self, value: Any, index: int) -> Encoded:
-        oid = item_object(self.owner, self.stream, index) if self.array else ObjectId(self.owner, index)
         inline = INLINE_MAX if self.nbytes <= PART_NBYTES else CROWDED_INLINE_MAX
-        return self.worker.client.values.encode_value(value, lambda: oid, self.attempt, to_origin=True, inline=inline)
+        results = encode_results(worker.client, parts, self._names(index), self.attempt, inline)
+        worker.is_encoding = False
+        self.nbytes += sum(map(len, results.bodies))
+        self.mixed = self.mixed or results.mixed
+        with worker.sending:
+            self.announced += results.announced
+            self.contained += results.contained
+            self.values += results.bodies
+
+    def _names(self, index: int) -> Iterator[ObjectId]:
+        """The ids of a task's results, in order."""
+        if self.array:
+            return iter((item_object(self.owner, self.stream, index),))
+        return (ObjectId(self.owner, index + position) for position in itertools.count())
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -272,11 +263,3 @@ class PacketPart:
             done.values.extend(values)
             done.seconds, done.mixed = seconds, self.mixed
         return finished
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except BaseException:
-        text = object.__repr__(value)
-    return text if len(text) <= 200 else text[:197] + "..."

@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import engine as engines
 from . import forks
@@ -26,7 +26,7 @@ from .failures import as_exception, encode_error, input_cause
 from .ids import ObjectId
 from .interrupts import shield
 from .native import NativeEngine
-from .packetpart import PacketPart
+from .packetpart import PACKET_MAX, PacketPart
 from .process.alarm import Alarm
 from .process.birth import flush_streams, has_unread_output, replace_stream
 from .process.board import Board, Slot
@@ -40,10 +40,10 @@ from .store import serialize
 from .store.main_module import adopt_main
 from .values import Input
 
-loads = pickle.loads
+if TYPE_CHECKING:
+    from .concurrency import Concurrency
 
-#: Bytes of one packet at most; the claim socket's buffer is larger.
-PACKET_MAX = 1 << 20
+loads = pickle.loads
 
 #: Seconds that the children of a cancelled task get to end when they are interrupted.
 CHILD_KILL_SECONDS = 1.0
@@ -106,6 +106,7 @@ class Worker:
         self.printed = False
         self.root = 0  # the client at the top, whose end is this process's end
         self.client: Client
+        self.concurrency: Concurrency | None = None  # of an actor that runs calls at the same time
         self.alarm = Alarm()
         self.sending = threading.Lock()  # held while results are sent
         self.watched: PacketPart | None = None  # what the alarm was set for
@@ -123,6 +124,10 @@ class Worker:
         """Set up, run the initialiser, then serve packets until the claim socket ends."""
         binding = self._greet()
         if binding.initializer and not self._initialize(binding):
+            return
+        if self.concurrency is not None:
+            self.concurrency.run()
+            self._finish_children()
             return
         receive, serve = self.claim.recv, self.serve
         while packet := receive(PACKET_MAX):
@@ -154,6 +159,7 @@ class Worker:
         self.client = Client(self.link, welcome.you, welcome)
         self.client.in_task = self._in_task
         self.client.on_kinds_dropped = self._forget_kinds
+        self.client.on_calls_cancelled = self._cancel_calls
         self.client.on_interrupted = self._cancel_children
         self.client.on_broken = self._end_broken
         self.client.background.watch(self.alarm.fileno, self._on_alarm)
@@ -174,6 +180,8 @@ class Worker:
 
     def _in_task(self) -> bool:
         """Whether a wait of this thread gives back CPUs: the task may wait for any of its threads, but not for ours."""
+        if self.concurrency is not None:
+            return not self.client.background.is_current
         if threading.get_ident() == self.main_thread:
             return self.in_user_code or self.is_encoding or self.is_initializing
         return (self.in_user_code or self.is_initializing) and not self.client.background.is_current
@@ -205,7 +213,14 @@ class Worker:
         try:
             _prepare(binding.sys_path, binding.modules)
             initializer, _ = self._decode_pinned(binding.initializer)
-            initializer()
+            if binding.max_concurrency:
+                from .concurrency import Concurrency
+
+                self.concurrency = Concurrency(self, binding.max_concurrency, is_async=initializer.is_async)
+                self.client.background.start()  # who is given references is answered while all threads wait
+                self.concurrency.make(initializer)
+            else:
+                initializer()
             self.is_initializing = False
             self.client.turns.end_task()
         except BaseException as error:
@@ -259,6 +274,15 @@ class Worker:
 
     # -- kinds --------------------------------------------------------------------------------------------------------
 
+    def find_kind(self, owner: int, kind_id: int) -> RunningKind:
+        """Give a kind of an actor's calls, none of which is the one that runs."""
+        kind = self.kinds.get((owner, kind_id))
+        if kind is None:
+            kind, is_final = self._fetch_kind(owner, kind_id)
+            if is_final:
+                self.kinds[owner, kind_id] = kind
+        return kind
+
     def fetch_kind(self, part: PacketPart, kind_id: int) -> RunningKind:
         """Ask the node for a kind that this worker meets for the first time, with the first task of `part`."""
         self.slot.set_running(part.owner, part.stream, part.first)  # rebuilding the function may end the process
@@ -282,6 +306,10 @@ class Worker:
             is_final = cause == pb.Error.ARGUMENT_UNPICKLABLE
             failure = encode_error(error, pb.Error.FUNCTION_UNPICKLABLE if is_final else cause, spec.name)
             return RunningKind(None, failure, spec.num_returns, spec.writable), is_final
+
+    def _cancel_calls(self, owner: int, cancel: pb.Cancel) -> None:
+        if self.concurrency is not None:
+            self.concurrency.cancel(owner, cancel)
 
     def _forget_kinds(self, dropped: pb.DropKinds) -> None:
         for kind in dropped.ids:
@@ -308,6 +336,9 @@ class Worker:
         if not submit.intervals:  # too long for the claim socket: this is the notice of it
             request = pb.GetPacket(packet=submit.packet).SerializeToString()
             submit = self.client.ask_node(Frame.GET_PACKET, request, Frame.PACKET)
+        if self.concurrency is not None:
+            self.concurrency.begin(submit)
+            return
         number, owner = submit.packet, submit.owner
         intervals = deque(submit.intervals)
         while intervals:
@@ -328,7 +359,7 @@ class Worker:
             self.slot.set_running(part.owner, part.stream, index)
             if self.missed_cancel:
                 self._catch_up_cancel()
-            arguments = loads(call) if call[0] == 0x80 else self._decode_call(call, kind.writable)
+            arguments = loads(call) if call[0] == 0x80 else self.decode_call(call, kind.writable)
             cause = pb.Error.RAISED
             if kind.failure:
                 self.in_user_code = False
@@ -358,6 +389,11 @@ class Worker:
                 error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
             return False, encode_error(error, cause)
 
+    @staticmethod
+    def encode_input_error(error: BaseException) -> bytes:
+        """Say that the arguments of a call could not be rebuilt."""
+        return encode_error(error, input_cause(error))
+
     def leave_fork(self, error: BaseException | None) -> None:
         """End a child that a task has forked and that comes back from the task; does nothing in the worker itself."""
         if os.getpid() == self.pid:
@@ -371,7 +407,10 @@ class Worker:
         flush_streams(redirected=True)
         os._exit(code & 0xFF)
 
-    def _decode_call(self, call: bytes, writable: bool) -> Any:
+    def decode_call(self, call: bytes, writable: bool) -> Any:
+        """Rebuild the arguments of a task."""
+        if call[0] == 0x80:
+            return loads(call)
         values = self.client.values
         arguments, inputs = values.decode_call(call, writable=writable)
         if not inputs:

@@ -39,7 +39,7 @@ DEATHS_KEPT = 100
 class Hand:
     """One worker process as its node knows it."""
 
-    __slots__ = ("actor", "binding", "claim", "dealt", "err", "kind", "link", "long", "number", "out", "owner", "peer",
+    __slots__ = ("actor", "binding", "claim", "dealt", "err", "is_concurrent", "kind", "link", "long", "number", "out", "owner", "peer",
                  "pid", "place", "slot", "unsent")  # fmt: skip
 
     def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, owner: int,
@@ -55,6 +55,7 @@ class Hand:
         self.pid = 0
         self.kind = (0, 0)  # owner and kind of the packet that ended last
         self.dealt: dict[int, tuple[int, int]] = {}  # the same of packets that have not ended, in the order they run
+        self.is_concurrent = False  # it runs several calls at a time
         self.actor = ""  # name of the class, when it keeps an object of one
         self.out: LineReader
         self.err: LineReader
@@ -162,6 +163,7 @@ class Workforce:
         binding = self.bindings.get((command.client, command.binding), b"")
         described = pb.Binding.FromString(binding)
         hand.actor = described.label if described.ordered else ""
+        hand.is_concurrent = described.max_concurrency > 0
         link.send(Frame.WELCOME, node.welcome(incarnation))
         link.send(Frame.HELLO, root.hello.SerializeToString())
         link.send(Frame.BIND, binding)
@@ -409,6 +411,10 @@ class Workforce:
 
     def _signal_cancel(self, command: commands.SignalCancel) -> None:
         hand = self.hands[command.worker]
+        if hand.is_concurrent:
+            body = pb.Cancel(spans=_spans(command.spans)).SerializeToString()
+            self.node.send(hand.peer.incarnation, Frame.CANCEL, body, command.owner)
+            return
         running = hand.slot.running()
         if running is not None and running[0] == command.owner and hand.pid:
             for span in command.spans:

@@ -5,6 +5,9 @@ a packet before it takes the next, and tasks of a packet run in order. So of all
 has begun, and within it the board's word parts what ran from what did not:
 
     reported (gone from here) | ran, result died with the worker | the suspect | not begun
+
+A worker that runs calls at the same time takes packets at once and reports their tasks in any order: all that it has
+taken are suspects.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ids import Span
 from .commands import InvalidTransition, TaskKey
-from .intervals import Interval
+from .intervals import Interval, cut
 
 if TYPE_CHECKING:
     from .queues import Kind
@@ -72,6 +75,18 @@ class Packet:
             return [partial, *rest[at + 1 :]], total
         return rest[at:], total
 
+    def without(self, done: Iterable[Done]) -> tuple[list[Interval], int]:
+        """What is left once ``done`` is reported, in any order, and how many tasks that names.
+
+        Raises InvalidTransition when the packet has not all of them.
+        """
+        named = [Span(stream, first, count, attempt, stride) for _, stream, first, count, stride, attempt in done]
+        rest, taken = cut(self.intervals, named)
+        count = sum(span.count for span in taken)
+        if count != sum(span.count for span in named):
+            raise InvalidTransition(f"packet {self.number} has not all of {named} left")
+        return rest, count
+
     def find(self, task: TaskKey) -> bool:
         """Whether the task is among those not yet reported."""
         owner, stream, index = task
@@ -95,12 +110,13 @@ class Fate(NamedTuple):
 class Range:
     """The packets a worker has outstanding, oldest first.
 
-    ``seconds`` is what they are reckoned at; ``tasks`` counts them.
+    ``seconds`` is what they are reckoned at; ``tasks`` counts them. ``is_concurrent``: see the head of this file.
     """
 
-    __slots__ = ("packets", "seconds", "tasks")
+    __slots__ = ("is_concurrent", "packets", "seconds", "tasks")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_concurrent: bool = False) -> None:
+        self.is_concurrent = is_concurrent
         self.packets: deque[Packet] = deque()
         self.seconds = 0.0
         self.tasks = 0
@@ -112,23 +128,29 @@ class Range:
         self.tasks += packet.count
 
     def report(self, number: int, done: Iterable[Done], packet_done: bool) -> tuple[Packet, int]:
-        """Take reported tasks off the first packet, and the packet itself when it is done.
+        """Take reported tasks off the first packet (any, if concurrent), and the packet itself when it is done.
 
         Returns the packet and the number of tasks. Raises InvalidTransition and changes nothing when the packet is
         not the first one, the tasks are not its next ones, or it is said to be done with tasks left.
         """
-        if not self.packets or self.packets[0].number != number:
-            raise InvalidTransition(f"packet {number} is not the one being run")
-        packet = self.packets[0]
-        rest, count = packet.after(done)
+        packet = self._running(number)
+        rest, count = packet.without(done) if self.is_concurrent else packet.after(done)
         if packet_done:
             if rest:
                 raise InvalidTransition(f"packet {number} is said to be done with {rest!r} left")
-            self.packets.popleft()
+            self.packets.remove(packet)
         packet.intervals = rest
         packet.count -= count
         self._subtract(packet.each, count)
         return packet, count
+
+    def _running(self, number: int) -> Packet:
+        if self.packets and self.packets[0].number == number:
+            return self.packets[0]
+        for packet in self.packets if self.is_concurrent else ():
+            if packet.number == number:
+                return packet
+        raise InvalidTransition(f"packet {number} is not the one being run")
 
     def take_back(self, numbers: Collection[int]) -> list[Packet]:
         """Remove packets that the kernel gave back, oldest first.
@@ -180,7 +202,9 @@ class Range:
         """
         fates = []
         for packet in self.packets:
-            if running is not None and packet.number not in returned and packet.find(running):
+            if self.is_concurrent and packet.number not in returned:
+                fates.append(Fate(packet, packet.intervals, [], []))
+            elif running is not None and packet.number not in returned and packet.find(running):
                 fates.append(_part_at(packet, running))
             else:
                 fates.append(Fate(packet, [], [], packet.intervals))

@@ -164,8 +164,8 @@ class Dealer:
         rivals: list[Shape] = []  # those of them that need another root's process
         for root in self._tables.rotation.turns():
             for shape in shape_turns(root):
-                is_open = len(shape.leased) > shape.coming and next_kind(shape).pace.is_short
-                if not is_open or not self._may_top_up(shape):
+                is_open = shape.binding.spec.max_concurrency > 0 or next_kind(shape).pace.is_short
+                if len(shape.leased) <= shape.coming or not is_open or not self._may_top_up(shape):
                     continue
                 for other in earlier:
                     if other.queued and self._leases.has_worker(other):
@@ -216,18 +216,26 @@ class Dealer:
                 return
 
     def _room(self, worker: Worker, kind: Kind) -> int:
+        range_ = worker.range
+        if range_.is_concurrent:  # what it gets runs at once, and what waits in it may wait for just that
+            is_up = worker.state in (BUSY, BLOCKED, RESUMING) and not worker.is_recalling
+            return worker.binding.spec.max_concurrency - range_.tasks if is_up else 0
         if worker.state != BUSY or worker.is_recalling or kind.client.worker is worker:
             # A child must never lie behind the task that may come to wait for it.
             return 0
-        range_ = worker.range
         return min(kind.pace.room(len(range_.packets), range_.seconds), worker.tasks_left)
 
     def _send(self, worker: Worker, kind: Kind, at_most: int) -> int:
         """Send one packet; returns its number of tasks, 0 when the worker's range is full."""
         packets = worker.range.packets
         pace = kind.pace
-        limit = min(at_most, pace.packet_tasks, worker.tasks_left)
-        if limit <= 0 or (packets and not pace.room(len(packets), worker.range.seconds)):
+        if worker.range.is_concurrent:
+            limit = min(at_most, self._room(worker, kind))
+        elif packets and not pace.room(len(packets), worker.range.seconds):
+            return 0
+        else:
+            limit = min(at_most, pace.packet_tasks, worker.tasks_left)
+        if limit <= 0:
             return 0
         intervals, count = kind.take(limit, _end_of_turn(kind))
         if count:
@@ -242,7 +250,7 @@ class Dealer:
         worker.range.add(packet)
         worker.given += count
         worker.is_barred = False
-        if len(packets) > 1:
+        if len(packets) > 1 and not worker.range.is_concurrent:
             tables.stacked[worker.number] = worker
         kind.shape.root.served_seconds += packet.each * count
         tables.commands.append(SendPacket(worker.number, packet.number, intervals))

@@ -334,7 +334,7 @@ class Dispatch:
         kind = blocked.range.packets[0].kind
         if not kind.client.is_gone:
             review(kind, self._tables.commands)
-        if len(blocked.range.packets) > 1:
+        if len(blocked.range.packets) > 1 and not blocked.range.is_concurrent:
             self._dealer.recall_all(blocked)
         self._dealer.deal(now)
 

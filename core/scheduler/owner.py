@@ -298,10 +298,10 @@ class Owner:
         self._further.on_lost(node, reason)
 
     def on_grant(self, kind_id: int, credit: int, node: int = OWN_NODE) -> None:
-        """So many tasks of this kind may be outstanding at that node."""
+        """So many tasks of this kind may be outstanding at that node; of an actor's calls the window says it."""
         node = self._books.name_node(node)
         kind = self._further.find_kind(kind_id, node)
-        if kind is not None:
+        if kind is not None and kind.lane is None:
             kind.shares[node].grant(credit)
 
     def on_refused(self, kind_id: int, mark: Any) -> None:

@@ -134,7 +134,7 @@ class Worker:
         self.shape: Shape | None = None
         self.holds_cpu = False
         self.is_nested = False
-        self.range = Range()
+        self.range = Range(is_concurrent=binding.spec.max_concurrency > 0)
         self.given = 0
         self.has_served = False
         self.is_forked = False

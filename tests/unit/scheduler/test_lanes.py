@@ -132,3 +132,10 @@ def test_lost_with_the_binding_they_fail() -> None:
     caller.sent()
     caller.owner.on_lost(LostCause.BINDING, [Span(0, first, 1, 1)], None, "mark")
     assert caller.owner.refs.owned[first].value == "mark"
+
+
+def test_no_grant_narrows_the_window() -> None:
+    caller = Caller()
+    caller.owner.on_grant(caller.one.id, 1)
+    indices = [caller.call(caller.one) for _ in range(5)]
+    assert caller.sent() == [(index, 0) for index in indices]
