@@ -80,8 +80,6 @@ class ActorReach:
         self.anchors[binding] = seq
         client.reach.bindings.open(binding, 1, ordered=True, demand=demand, restarts=spec.max_restarts)
         client.reach.confine(binding)
-        for place in client.reach.bindings.places(binding) or ():
-            client.outbox.introduce_binding(binding, place)
 
     def on_placed(self, binding: int, node: int | None) -> None:
         """An own actor is at that node from now on; None: nobody knows where."""

@@ -442,8 +442,8 @@ class NativeEngine:
                 self._actors.open(binding, actor)
             elif client.reach.bindings.open(binding.id, processes, ordered=False, elsewhere=elsewhere):
                 client.outbox.introduce_binding(binding.id, HOME)
-        if actor is not None and not client.reach.bindings.places(binding.id):
-            self.submit(ready, (), {}, actor.calls, binding)  # so that the own node looks for one that has what it needs
+        if actor is not None and client.reach.joined:
+            self._actors.seek(binding, self._find_kind(ready, actor.calls, binding, writable=True))
         return binding
 
     def place_actor(self, actor: ActorTerms) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from .reach import HOME
 from .refs import AnchorRef
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
+from .scheduler import owner as machine
 from .scheduler.outcomes import BindingMark
 
 if TYPE_CHECKING:
@@ -48,6 +49,16 @@ class NativeActors:
         binding.is_actor = True
         self._own[terms.anchor.seq] = binding
         self._client.actors.open(binding.id, terms.anchor.seq, terms.calls.demand())
+
+    def seek(self, binding: NativeBinding, kind: machine.Kind) -> None:
+        """A kind of an actor's calls is there, with which the own node can look for a node while there is none."""
+        client = self._client
+        with shield, client.lock:
+            lane = client.lanes.get(binding.id)
+            if lane is not None:
+                lane.seeker = kind
+                client.owner.stir(lane)
+        client.flush()
 
     def place(self, terms: ActorTerms) -> tuple[int, int]:
         """See `Engine.place_actor`. What finds a node is an actor without an object, which ends again."""

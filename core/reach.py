@@ -101,6 +101,8 @@ class Reach:
         if lane is not None:
             place = next(iter(places or ()), None)
             lane.place(place, is_seeking=is_seeking)
+            if place is not None:
+                self._client.outbox.introduce_binding(binding, place)  # others may call it before we do
             owner.stir(lane)
             self._client.actors.on_placed(binding, place)
 

@@ -154,7 +154,9 @@ class Kind:
 
     def is_needed(self) -> bool:
         """Whether any task of it is left that has run or will, or an array to which some may be added."""
-        if self.opened or self.unready or self.ready or self.records or (self.lane is not None and self.lane.calls):
+        if self.opened or self.unready or self.ready or self.records:
+            return True
+        if self.lane is not None and (self.lane.calls or self.lane.seeker is self):
             return True
         return any(share.outstanding or share.wanted for share in self.shares.values())
 

@@ -26,16 +26,18 @@ class Lane:
 
     - `in_order`: a call whose inputs are missing holds back those behind it; else it waits for them aside.
     - `calls`: what has not been sent, by index; of one in order also what waits for inputs. Some may have settled since.
-    - `asked_by`: the kind with which the own node was asked to look for a node, while it is.
+    - `seeker`: the kind with which the own node is asked to look for a node, while `is_seeking`, calls or none: others
+      may call the actor. `is_asking`: it has been.
     - `shares`: the one share by its node, as the kinds of the lane have it; empty while nobody knows where the actor is.
     """
 
-    __slots__ = ("_order", "asked_by", "calls", "in_order", "is_seeking", "share", "shares")
+    __slots__ = ("_order", "calls", "in_order", "is_asking", "is_seeking", "seeker", "share", "shares")
 
     def __init__(self, *, in_order: bool) -> None:
         self.in_order = in_order
         self.is_seeking = False  # no node is known for it, and the own one is to look for one
-        self.asked_by: Kind | None = None
+        self.seeker: Kind | None = None
+        self.is_asking = False
         self.calls: dict[int, Task] = {}
         self._order: list[int] = []
         self.share = Share(OWN_NODE, LANE_WINDOW, {}, is_allowed=False)

@@ -144,8 +144,8 @@ class Owner:
                 self._settling.arrived(ObjectId(self.incarnation, seq), entry)
 
     def stir(self, lane: Lane) -> None:
-        """A lane may have got a place: look at its calls."""
-        if lane.calls:
+        """A lane may have got a place, or lost it: look at its calls."""
+        if lane.calls or lane.is_seeking or lane.is_asking:
             self.backlog[lane] = None
 
     def forget_value(self, oid: ObjectId) -> None:

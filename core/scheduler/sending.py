@@ -69,7 +69,7 @@ class Sending:
                     room = min(room, OUTSTANDING_MIN - lane.share.outstanding)
         if not lane.calls:
             del self._books.backlog[lane]
-        if lane.is_seeking or lane.asked_by is not None:
+        if lane.is_seeking or lane.is_asking:
             self._seek(lane)
 
     def _send_call(self, task: Task, share: Share) -> None:
@@ -86,13 +86,12 @@ class Sending:
             self._books.commands.append(Send(task.kind, task.index, task.attempt, [task], share.node))
 
     def _seek(self, lane: Lane) -> None:
-        """While nobody knows a node for an actor, the own one looks for one with what its first call needs."""
-        task = lane.first() if lane.is_seeking else None
-        kind = lane.asked_by or (task.kind if task is not None else None)
+        """While nobody knows a node for an actor, the own one looks for one."""
+        kind = lane.seeker
         if kind is None:
             return
-        waiting = len(lane.calls) if task is not None else 0
-        lane.asked_by = kind if waiting else None
+        waiting = max(1, len(lane.calls)) if lane.is_seeking else 0
+        lane.is_asking = waiting > 0
         if kind.home.wanted != waiting:
             kind.home.wanted = waiting
             self._books.commands.append(Want(kind, waiting, OWN_NODE))

@@ -121,7 +121,7 @@ class FakeWorker(Worker):
         self.slot = Slot(mmap.mmap(-1, SLOT_NBYTES), 0)
         self.pid = os.getpid()
         self.main_thread = threading.get_ident()
-        self.kinds, self.watched, self.sending = {}, None, threading.Lock()
+        self.kinds, self.watched, self.sending, self.concurrency = {}, None, threading.Lock(), None
         self.in_user_code = self.missed_cancel = self.is_encoding = self.is_ordered = self.printed = False
         self.client = Client(self.link, WORKER, pb.Welcome(initial_credit=64))
         self.client.values = Values(self.client, 0)

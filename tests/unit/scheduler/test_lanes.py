@@ -90,15 +90,17 @@ def test_calls_wait_while_nobody_knows_where_the_actor_is() -> None:
 
 def test_the_own_node_is_asked_to_look_for_one() -> None:
     caller = Caller(node=None, joined=True)
+    caller.lane.seeker = caller.two
     caller.owner.confine(caller.one, [], is_seeking=True)
-    first = caller.call(caller.one)
+    caller.owner.stir(caller.lane)
     caller.owner.plan_sends()
-    assert caller.owner.take_commands() == [Want(caller.one, 1, 0)]
+    assert caller.owner.take_commands() == [Want(caller.two, 1, 0)], "others may call it"
+    first = caller.call(caller.one)
     caller.owner.on_node_joined(FAR, 4, 2)
     caller.owner.confine(caller.one, [FAR])
     caller.owner.plan_sends()
     commands = caller.owner.take_commands()
-    assert Want(caller.one, 0, 0) in commands
+    assert Want(caller.two, 0, 0) in commands
     assert [(c.first, c.node) for c in commands if isinstance(c, Send)] == [(first, FAR)]
 
 
