@@ -245,8 +245,10 @@ class Losses:
         for kind in client.kinds.values():
             self.empty_queue(kind, LostCause.CANCELLED)
         for worker in list(self._tables.workers.values()):
-            if not worker.binding.spec.ordered:  # an actor outlives those who call it
+            if not worker.binding.spec.ordered:
                 self.cancel_dealt(worker, client, None, ORPHAN_KILL_SECONDS)
+            elif worker.range.is_concurrent:  # an actor outlives those who call it; what waits in it need not
+                self.cancel_dealt(worker, client, None, None)
         for binding in list(client.bindings.values()):
             self.drop_binding(binding, force=True)
 

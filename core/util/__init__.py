@@ -1,5 +1,6 @@
-"""Helpers built on tasks and actors."""
+"""Tools on top of actors, with the names that programs know them by."""
 
 from .actor_pool import ActorPool
+from .queue import Queue
 
-__all__ = ["ActorPool"]
+__all__ = ["ActorPool", "Queue"]
