@@ -146,6 +146,8 @@ class Dealer:
     def _is_passed_over(self, shape: Shape) -> bool:
         if shape.queued <= shape.coming or not self._leases.has_worker(shape) or not _is_next(shape):
             return False
+        if not shape.demand.cpu and self._tables.resources.fits(shape.demand):
+            return False  # it lacks nothing that others have: there are as many without CPU as may be
         return not self._leases.can_staff(shape)
 
     def _has_blocked(self) -> bool:
@@ -167,6 +169,9 @@ class Dealer:
                 is_open = shape.binding.spec.max_concurrency > 0 or next_kind(shape).pace.is_short
                 if len(shape.leased) <= shape.coming or not is_open or not self._may_top_up(shape):
                     continue
+                if shape.binding.spec.ordered:
+                    self._top_up(shape)  # its worker is nobody else's, whose turn it may be
+                    continue
                 for other in earlier:
                     if other.queued and self._leases.has_worker(other):
                         if self._leases.costs_nobody(other):
@@ -182,10 +187,12 @@ class Dealer:
         """Whether more of this shape may lie behind what runs, as far as its own root and what is held back go."""
         if self._tables.resuming and shape.demand.cpu:
             return False
-        if self._tables.held_for not in (None, shape) and not self._has_blocked():
+        if self._tables.held_for not in (None, shape) and shape.demand.cpu and not self._has_blocked():
             return False
         if not _is_next(shape):
             return False
+        if shape.binding.spec.ordered:
+            return True
         root = shape.root
         has_worker = self._leases.has_worker
         if len(root.ready) > 1:

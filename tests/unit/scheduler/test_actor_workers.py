@@ -189,3 +189,15 @@ def test_intervals_of_one_kind_do_not_overtake_those_of_others() -> None:
         order += indices(following[0])
         following = following[1:] + packets(node.finish(following[0], 0.0001))
     assert order == [2, 3, 4, 5, 6, 7]
+
+
+def test_tasks_without_cpu_that_wait_for_others_to_end_keep_no_call_out() -> None:
+    node = ActorNode(concurrency=9)
+    node.on_kind(ROOT, KindSpec(40, 0, {}))
+    node.call()
+    while packets(node.start(node.submit(1, 40))):
+        pass  # until there are as many as may be
+    node.on_timer(5.0)
+    assert indices(only(node.call(1, 30), SendPacket)) == [node.next_index - 1]
+    node.on_kind(ROOT, KindSpec(41, 0, {"CPU": 1}))
+    assert packets(node.start(node.submit(1, 41))), "nor anything else"
