@@ -24,10 +24,12 @@ if _typing.TYPE_CHECKING:
         shutdown,
         wait,
     )
+    from .generators import ObjectRefGenerator
     from .refs import ObjectRef
 
 __all__ = [
     "ObjectRef",
+    "ObjectRefGenerator",
     "__version__",
     "available_resources",
     "cancel",
@@ -46,7 +48,7 @@ __all__ = [
     "wait",
 ]
 
-_HOMES = {"ObjectRef": "refs"} | dict.fromkeys(("exit_actor", "get_actor", "kill", "method"), "actors")
+_HOMES = {"ObjectRef": "refs", "ObjectRefGenerator": "generators"} | dict.fromkeys(("exit_actor", "get_actor", "kill", "method"), "actors")
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -28,14 +28,18 @@ class Identity(NamedTuple):
 
 
 class Host:
-    """An actor in this process. `has_left`: it has called `exit_actor`, and runs no further call."""
+    """An actor in this process. `has_left`: it has called `exit_actor`, and runs no further call.
 
-    __slots__ = ("has_left", "identity", "instance")
+    `streams`: generators of its methods that somebody takes from, by number.
+    """
+
+    __slots__ = ("has_left", "identity", "instance", "streams")
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self.instance: Any = None
         self.has_left = False
+        self.streams: dict[int, Any] = {}
 
 
 class ActorExit(BaseException):

@@ -19,6 +19,7 @@ from .actorhost import current as current_host
 from .actoroptions import ASYNC_CONCURRENCY, ActorOptions
 from .engine import ActorTerms, Engine
 from .errors import ActorNameError, HeadUnreachableError, OutboardError, SerializationError
+from .generators import DYNAMIC, STREAMING, is_generator, stream_method
 from .ids import ObjectId
 from .options import TaskOptions
 from .refs import AnchorRef, OuterRef
@@ -46,6 +47,9 @@ class RemoteMethod:
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Queue a call behind those that this process has made before, and return the reference of its result."""
         actor = self._actor
+        if self._options.num_returns == STREAMING:
+            return stream_method(actor._engine, actor._binding, self._function.method, args, kwargs, self._options,
+                                 in_order=actor._in_order)  # fmt: skip
         return actor._engine.submit(self._function, args, kwargs, self._options, actor._binding)
 
     def options(self, **options: Any) -> RemoteMethod:
@@ -261,6 +265,8 @@ def _merged(base: TaskOptions, options: dict[str, Any]) -> TaskOptions:
     if merged.max_retries != base.max_retries or merged.retry_exceptions:
         raise ValueError("calls of an actor run again only as its max_task_retries says: max_retries and "
                          "retry_exceptions are options of tasks")  # fmt: skip
+    if merged.num_returns == DYNAMIC:
+        raise ValueError('num_returns="dynamic" is for tasks; a method that yields has num_returns="streaming"')
     return merged
 
 
@@ -270,7 +276,8 @@ def _methods_of(cls: type, options: TaskOptions) -> dict[str, TaskOptions]:
     for name in dir(cls):
         known = getattr(cls, name, None)
         if callable(known) and (name == "__call__" or not name.startswith("__")):
-            found[name] = _merged(options, getattr(known, _OPTIONS, {}))
+            returns = {"num_returns": STREAMING} if is_generator(known) else {}
+            found[name] = _merged(options, returns | getattr(known, _OPTIONS, {}))
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from . import engine as engines
 from .errors import ShutdownError
@@ -12,8 +12,14 @@ from .actoroptions import ACTOR_OPTION_NAMES, ActorOptions
 from .options import TASK_OPTION_NAMES, Settings, TaskOptions, unknown_option
 from .refs import ObjectRef, describe_value
 
+if TYPE_CHECKING:
+    from .generators import ObjectRefGenerator
+
 #: Of code objects of ``async def`` (as in `inspect`, which takes long to import).
 _ASYNC_FLAGS = 0x80 | 0x200
+
+#: Of code objects of generator functions.
+_GENERATOR_FLAG = 0x20
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,8 +80,11 @@ def get(refs: list[ObjectRef], timeout: float | None = None) -> list[Any]: ...
 def get(refs: ObjectRef | list[ObjectRef], timeout: float | None = None) -> Any:
     """Return the value of a reference, or the values of a list of them. See `Engine.get`.
 
-    Large arrays show the store's bytes and are read-only; small ones are copies and writable.
+    Large arrays show the store's bytes and are read-only; small ones are copies and writable. A generator of references
+    is returned as it is.
     """
+    if isinstance(refs, Iterator):
+        return refs
     return engines.current().get(refs, timeout)
 
 
@@ -86,12 +95,15 @@ def wait(
     return engines.current().wait(refs, num_returns, timeout)
 
 
-def cancel(ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
-    """Cancel the task that makes an object, unless it has finished, and the tasks that it submitted.
+def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancel the task that makes an object, unless it has finished, and the tasks that it submitted; end a generator.
 
     Raises:
         ValueError: ``recursive=False``, or the task was submitted by another process. See `Engine.cancel`.
     """
+    if isinstance(ref, Iterator):
+        ref.close()
+        return
     engines.current().cancel(ref, force=force, recursive=recursive)
 
 
@@ -130,7 +142,15 @@ class RemoteFunction(Generic[P, R]):
         raise TypeError(f"call {name}.remote(...) to run it as a task, or {name}.__wrapped__(...) to run it here")
 
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Start a task and return its reference: a list for ``num_returns`` above 1, None for 0."""
+        """Start a task and return its reference: a list for ``num_returns`` above 1, None for 0.
+
+        Of a generator function an `ObjectRefGenerator` of what it yields.
+        """
+        if self._options.num_returns in ("streaming", "dynamic"):
+            from . import generators
+
+            start = generators.stream_task if self._options.num_returns == "streaming" else generators.submit_dynamic
+            return start(self.__wrapped__, args, kwargs, self._options)
         return engines.current().submit(self.__wrapped__, args, kwargs, self._options)
 
     def options(self, **options: Any) -> RemoteFunction[P, R]:
@@ -162,7 +182,10 @@ def _make_remote(function: Any, options: dict[str, Any]) -> Any:
         from .actors import RemoteClass
 
         return RemoteClass(function, ActorOptions().merged(**options))
-    if getattr(getattr(function, "__code__", None), "co_flags", 0) & _ASYNC_FLAGS:
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    if flags & _GENERATOR_FLAG:
+        options = {"num_returns": "streaming"} | options
+    if flags & _ASYNC_FLAGS:
         raise TypeError(f"{function.__qualname__} is async: only plain functions can be made remote so far")
     if not callable(function):
         raise TypeError(f"remote() takes a function or a class, not {describe_value(function)}")

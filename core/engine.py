@@ -187,6 +187,9 @@ class Engine(Protocol):
             TypeError: not several references. ValueError: repeats, or `num_returns` out of range.
         """
 
+    def error_of(self, ref: ObjectRef) -> BaseException | None:
+        """Return the error of an object that is there, None when it has a value, which is not looked at."""
+
     def cancel(
         self, ref: ObjectRef, *, force: bool = False, recursive: bool = True, kill_after: float | None = None
     ) -> None:

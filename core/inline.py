@@ -84,6 +84,11 @@ class InlineEngine:
             raise ValueError(f"num_returns must be between 1 and {len(refs)}, not {num_returns!r}")
         return refs[:num_returns], refs[num_returns:]
 
+    def error_of(self, ref: ObjectRef) -> BaseException | None:
+        """Look it up."""
+        done = self._completion(ref)
+        return None if done.ok else done.value
+
     def cancel(
         self, ref: ObjectRef, *, force: bool = False, recursive: bool = True, kill_after: float | None = None
     ) -> None:

@@ -236,6 +236,11 @@ class NativeEngine:
         """See `refs.Hold.nudge`."""
         self.client.background.nudge()
 
+    def error_of(self, ref: ObjectRef) -> BaseException | None:
+        """See `Engine.error_of`."""
+        value = self._entry(ref).value
+        return as_exception(value) if machine.is_failure(value) else None
+
     def adopt_ref(self, owner: int, seq: int, cls: type[Ref]) -> Ref:
         """See `Engine.adopt_ref`."""
         client = self.client

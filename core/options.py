@@ -53,7 +53,8 @@ class TaskOptions:
         num_cpus: CPUs it occupies while it runs, in steps of 1/10000; 0 is allowed.
         num_gpus: a share of one GPU below 1, or a whole number of GPUs.
         resources: amounts of custom resources by name; ``CPU`` and ``GPU`` have options of their own.
-        num_returns: result objects: 1 the value itself, n the n values of the iterable it returns, 0 none.
+        num_returns: result objects: 1 the value itself, n the n values of the iterable it returns, 0 none. Of a
+            generator ``"streaming"``: they come as they are made, or ``"dynamic"``: one list of references at the end.
         max_retries: runs after one whose process or machine was lost; -1 for no limit.
         retry_exceptions: run again also after exceptions: all of them, or those of the given classes.
         name: shown instead of the function's own name.
@@ -62,7 +63,7 @@ class TaskOptions:
     num_cpus: float = 1
     num_gpus: float = 0
     resources: Mapping[str, float] = field(default_factory=dict)
-    num_returns: int = 1
+    num_returns: Any = 1
     max_retries: int = 3
     retry_exceptions: bool | tuple[type[BaseException], ...] = False
     name: str | None = None
@@ -112,7 +113,8 @@ def _check(options: TaskOptions) -> None:
         if name in _BUILTIN_RESOURCES:
             raise ValueError(f"resources may not contain {name!r}: use {_BUILTIN_RESOURCES[name]}=")
         _check_amount(f"resources[{name!r}]", amount)
-    check_count("num_returns", options.num_returns, least=0)
+    if options.num_returns not in ("streaming", "dynamic"):
+        check_count("num_returns", options.num_returns, least=0)
     check_count("max_retries", options.max_retries, least=-1)
     _check_retry_exceptions(options.retry_exceptions)
 
