@@ -1,0 +1,123 @@
+"""Transformations of iterators, the same for shards and in the program's own process. Each is a picklable object."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from .. import api
+
+Items = Iterator[Any]
+
+
+class ForEach(NamedTuple):
+    """Applies a function; with `max_concurrency` > 1 in so many tasks at a time, in order."""
+
+    function: Callable[[Any], Any]
+    max_concurrency: int = 1
+    resources: Mapping[str, Any] | None = None
+
+    def __call__(self, items: Items) -> Items:
+        """Transform."""
+        if self.max_concurrency == 1:
+            return map(self.function, items)
+        return self._in_tasks(items)
+
+    def _in_tasks(self, items: Items) -> Items:
+        task = api.remote(self.function).options(**dict(self.resources or {}))
+        running: deque[Any] = deque()
+        for item in items:
+            running.append(task.remote(item))
+            if len(running) >= self.max_concurrency:
+                yield api.get(running.popleft())
+        while running:
+            yield api.get(running.popleft())
+
+
+class Filter(NamedTuple):
+    """Keeps the items for which a function says so."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, items: Items) -> Items:
+        """Transform."""
+        return filter(self.function, items)
+
+
+class Batched(NamedTuple):
+    """Makes lists of n items, the last one perhaps of fewer."""
+
+    n: int
+
+    def __call__(self, items: Items) -> Items:
+        """Transform."""
+        while batch := list(itertools.islice(items, self.n)):
+            yield batch
+
+
+class Flatten(NamedTuple):
+    """Gives the items of the items."""
+
+    def __call__(self, items: Items) -> Items:
+        """Transform."""
+        return itertools.chain.from_iterable(items)
+
+
+class Shuffle(NamedTuple):
+    """Gives items in random order, each from a buffer of so many."""
+
+    size: int
+    seed: int | None
+
+    def __call__(self, items: Items) -> Items:
+        """Transform."""
+        chance = random.Random(self.seed)
+        buffer: list[Any] = []
+        for item in items:
+            buffer.append(item)
+            if len(buffer) >= self.size:
+                yield buffer.pop(chance.randrange(len(buffer)))
+        while buffer:
+            yield buffer.pop(chance.randrange(len(buffer)))
+
+
+class Chained:
+    """What shard iterators and local ones have in common: a copy of themselves with one transformation more."""
+
+    def _with(self, transform: Callable[[Items], Iterable[Any]], name: str) -> Any:
+        raise NotImplementedError
+
+    def for_each(self, fn: Callable[[Any], Any], max_concurrency: int = 1,
+                 resources: Mapping[str, Any] | None = None) -> Any:  # fmt: skip
+        """Apply a function to every item.
+
+        With `max_concurrency` above 1 as so many tasks at a time, with `resources` as their options; in order.
+        """
+        if max_concurrency < 1:
+            raise ValueError(f"max_concurrency must be 1 or more, not {max_concurrency}")
+        return self._with(ForEach(fn, max_concurrency, resources), "for_each()")
+
+    def filter(self, filter_fn: Callable[[Any], Any]) -> Any:
+        """Keep the items for which a function says so."""
+        return self._with(Filter(filter_fn), "filter()")
+
+    def batch(self, n: int) -> Any:
+        """Make lists of n items, the last one perhaps of fewer."""
+        if n < 1:
+            raise ValueError(f"a batch must have 1 item or more, not {n}")
+        return self._with(Batched(n), f"batch({n})")
+
+    def flatten(self) -> Any:
+        """Give the items of the items."""
+        return self._with(Flatten(), "flatten()")
+
+    def combine(self, fn: Callable[[Any], Iterable[Any]]) -> Any:
+        """Give the items of what a function makes of each item."""
+        return self._with(ForEach(fn), "combine()")._with(Flatten(), "")
+
+    def transform(self, fn: Callable[[Items], Iterable[Any]]) -> Any:
+        """Apply a function that makes an iterator from the iterator."""
+        return self._with(fn, "transform()")
