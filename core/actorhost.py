@@ -119,7 +119,7 @@ async def leave_after_exit(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 def _leave(host: Host) -> None:
     host.has_left = True
-    engines.current().leave_actor(host.identity.anchor)
+    engines.current().actors.leave(host.identity.anchor)
 
 
 def ready() -> None:

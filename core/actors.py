@@ -18,7 +18,7 @@ from .actorhost import ActorExit, Identity, Maker, Method, Sealed
 from .actorhost import current as current_host
 from .actoroptions import ASYNC_CONCURRENCY, ActorOptions
 from .engine import ActorTerms, Engine
-from .errors import ActorNameError, HeadUnreachableError, OutboardError, SerializationError
+from .errors import ActorDiedError, ActorNameError, HeadUnreachableError, OutboardError, SerializationError
 from .generators import DYNAMIC, STREAMING, is_generator, stream_method
 from .ids import ObjectId
 from .options import TaskOptions
@@ -76,7 +76,7 @@ class ActorHandle:
         self._functions: dict[str, Method] = {}
         self._engine: Any = ref.hold
         self._address = address  # of another program's
-        self._binding = binding or self._engine.attach_actor(identity.anchor, identity.label, in_order=in_order,
+        self._binding = binding or self._engine.actors.attach(identity.anchor, identity.label, in_order=in_order,
                                                              address=address)  # fmt: skip
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ class RemoteClass:
         made = ActorHandle(ref, identity, methods, terms.max_concurrency == 0, binding=binding)
         if options.name:
             record = pickle.dumps((engine.root, identity, methods, made._in_order, engine.get(ref)))
-            held = engine.claim_name(anchor, namespace, options.name, record)
+            held = engine.actors.claim_name(anchor, namespace, options.name, record)
             if held is not None:  # somebody else's claim came first
                 kill(made)
                 return _taken(_handle(engine, held), options, namespace)
@@ -199,8 +199,11 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
 
 
 def _find(engine: Engine, name: str, namespace: str) -> ActorHandle | None:
-    record = engine.find_name(namespace, name)
-    return None if record is None else _handle(engine, record)
+    record = engine.actors.find_name(namespace, name)
+    try:
+        return None if record is None else _handle(engine, record)
+    except ActorDiedError:
+        return None  # just now
 
 
 def _handle(engine: Engine, record: bytes) -> ActorHandle:
@@ -222,13 +225,13 @@ def _taken(found: ActorHandle, options: ActorOptions, namespace: str) -> ActorHa
 def _detach(engine: Engine, maker: bytes, identity: Identity, methods: dict[str, TaskOptions], terms: ActorTerms,
             options: ActorOptions) -> ActorHandle:  # fmt: skip
     """Make a detached actor. Its name is claimed by its node: it is there when somebody is found under it."""
-    address = engine.place_actor(terms)
+    address = engine.actors.place(terms)
     record = pickle.dumps((0, identity, methods, terms.max_concurrency == 0, address))
     name = (identity.namespace, identity.name) if identity.name else None
-    engine.bind_detached(terms, address, maker, identity.label, name, record)
+    engine.actors.bind_detached(terms, address, maker, identity.label, name, record)
     made = _handle(engine, record)
     deadline = time.monotonic() + NAME_SECONDS
-    while name is not None and (found := engine.find_name(*name)) != record:
+    while name is not None and (found := engine.actors.find_name(*name)) != record:
         if found is not None:
             return _taken(_handle(engine, found), options, identity.namespace)
         if time.monotonic() > deadline:
@@ -244,7 +247,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     """
     if not isinstance(actor, ActorHandle):
         raise TypeError(f"kill() takes an actor, not {type(actor).__name__}")
-    actor._engine.end_actor(actor._identity.anchor, restart=not no_restart)
+    actor._engine.actors.end(actor._identity.anchor, restart=not no_restart)
 
 
 def exit_actor() -> NoReturn:

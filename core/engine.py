@@ -143,6 +143,52 @@ class TaskArray(Protocol):
         """
 
 
+class ActorCalls(Protocol):
+    """What an engine does about actors beyond bindings. All methods are thread-safe."""
+
+    def attach(
+        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None = None
+    ) -> Binding:
+        """Give the binding of an actor, which may be another process's.
+
+        The caller has a reference to the anchor; or it is another program's, and lies at this `address`.
+        """
+
+    def end(self, anchor: ObjectId, *, restart: bool = False) -> None:
+        """Kill an actor's process, whoever made it; with `restart` another one follows as if it had died."""
+
+    def leave(self, anchor: ObjectId) -> None:
+        """In an actor: let it end when what has run was reported."""
+
+    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
+        """Give an actor of this process a name; returns the record of the one that has it, None when that is ours now.
+
+        Raises:
+            ActorNameError: nobody can have such a name. HeadUnreachableError: the cluster's head has not answered.
+        """
+
+    def find_name(self, namespace: str, name: str) -> bytes | None:
+        """Return the record of the actor that has a name, None where none has it; raises as `claim_name`."""
+
+    def place(self, terms: ActorTerms) -> tuple[int, int]:
+        """Find a node for an actor that is to outlive this program; returns the address that it will have there.
+
+        Its anchor is named by an owner that is nobody yet, its keeper.
+        """
+
+    def bind_detached(
+        self, terms: ActorTerms, address: tuple[int, int], make: bytes, label: str, name: tuple[str, str] | None,
+        record: bytes,
+    ) -> None:  # fmt: skip
+        """Make an actor that outlives this program, at the place that `place` has found.
+
+        Args:
+            make: pickled callable without arguments that makes its object.
+            name: namespace and name, if it has any; somebody else may have it, `find_name` says who. record: for
+                whoever finds it.
+        """
+
+
 class Engine(Protocol):
     """Runs tasks and keeps objects. All methods are thread-safe."""
 
@@ -154,6 +200,8 @@ class Engine(Protocol):
 
     namespace: str
     """Where names of actors belong that are given without a namespace."""
+
+    actors: ActorCalls
 
     is_worker: bool
     """Whether this process is a worker, which runs tasks of a program."""
@@ -236,48 +284,8 @@ class Engine(Protocol):
         which is let go with the last reference to the anchor; there is one, the caller's, when this returns.
         """
 
-    def place_actor(self, actor: ActorTerms) -> tuple[int, int]:
-        """Find a node for an actor that is to outlive this program; returns the address that it will have there.
-
-        Its anchor is named by an owner that is nobody yet, its keeper.
-        """
-
-    def bind_detached(self, actor: ActorTerms, address: tuple[int, int], make: bytes, label: str,
-                      name: tuple[str, str] | None, record: bytes) -> None:  # fmt: skip
-        """Make an actor that outlives this program, at the place that `place_actor` has found.
-
-        Args:
-            make: pickled callable without arguments that makes its object.
-            name: namespace and name, if it has any; somebody else may have it, `find_name` says who. record: for
-                whoever finds it.
-        """
-
     def reserve_id(self) -> ObjectId:
         """Reserve the id of an object that is to be made."""
-
-    def attach_actor(
-        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None = None
-    ) -> Binding:
-        """Give the binding of an actor, which may be another process's.
-
-        The caller has a reference to the anchor; or it is another program's, and lies at this `address`.
-        """
-
-    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
-        """Give an actor of this process a name; returns the record of the one that has it, None when that is ours now.
-
-        Raises:
-            ActorNameError: nobody can have such a name. HeadUnreachableError: the cluster's head has not answered.
-        """
-
-    def find_name(self, namespace: str, name: str) -> bytes | None:
-        """Return the record of the actor that has a name, None where none has it; raises as `claim_name`."""
-
-    def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
-        """Kill an actor's process, whoever made it; with `restart` another one follows as if it had died."""
-
-    def leave_actor(self, anchor: ObjectId) -> None:
-        """In an actor: let it end when what has run was reported."""
 
     def unbind(self, binding: Binding, *, force: bool) -> None:
         """Let the workers go: after what was submitted, or with `force` now. Only queues the request; repeatable.

@@ -19,10 +19,11 @@ from queue import SimpleQueue
 from random import getrandbits
 from typing import Any
 
-from .actorhost import Host, make_within, within
+from .actorhost import make_within, within
 from .engine import ActorTerms, Binding, Completion, Ref, split_results
-from .errors import ActorDiedError, ObjectLostError, ShutdownError, TaskCancelledError
+from .errors import ObjectLostError, ShutdownError, TaskCancelledError
 from .ids import ObjectId
+from .inline_actors import InlineActors
 from .inline_array import InlineArray, run_call
 from .options import TaskOptions
 from .refs import ObjectRef, check_refs, describe_value
@@ -44,9 +45,7 @@ class InlineEngine:
         self._counts: dict[int, int] = {}
         self._arrays: dict[int, list[InlineArray]] = {}
         self._gone: set[int] = set()
-        self._actors: dict[int, Binding] = {}  # by anchor
-        self._names: dict[tuple[str, str], bytes] = {}
-        self._hosts: dict[int, Host] = {}  # objects of actors, by binding
+        self.actors = InlineActors()
         self._posted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
@@ -134,57 +133,14 @@ class InlineEngine:
             done = run_call(initializer if actor is None else partial(make_within, initializer), (), {})
             binding.failed = None if done.ok else done.value
             if actor is not None:
-                self._host(binding, actor, done)
+                seq = actor.anchor.seq
+                self._objects[seq], self._counts[seq] = Completion(0, True, None), 1
+                self.actors.on_made(seq, binding, done)
         return binding
-
-    def _host(self, binding: Binding, actor: ActorTerms, done: Completion) -> None:
-        """Keep the object of an actor."""
-        seq = actor.anchor.seq
-        self._objects[seq], self._counts[seq] = Completion(0, True, None), 1
-        self._actors[seq] = binding
-        if done.ok:
-            self._hosts[binding.id] = done.value
-        else:
-            binding.failed = ActorDiedError(actor=binding.label, reason="it could not be made", cause=done.value)
-
-    def place_actor(self, actor: ActorTerms) -> tuple[int, int]:
-        """Refuse: nothing here outlives the program."""
-        raise ValueError('lifetime="detached" needs a cluster: there is nothing here that outlives the program')
-
-    def bind_detached(self, actor: ActorTerms, address: tuple[int, int], make: bytes, label: str,
-                      name: tuple[str, str] | None, record: bytes) -> None:  # fmt: skip
-        """Refuse, as `place_actor`."""
-        self.place_actor(actor)
 
     def reserve_id(self) -> ObjectId:
         """Take the next number."""
         return ObjectId(self._owner, next(self._seqs))
-
-    def attach_actor(
-        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None = None
-    ) -> Binding:
-        """Find the binding of an actor."""
-        return self._actors[anchor.seq]
-
-    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
-        """Give it away once; it is free again when its actor has ended."""
-        held = self.find_name(namespace, name)
-        if held is None:
-            self._names[namespace, name] = record
-        return held
-
-    def find_name(self, namespace: str, name: str) -> bytes | None:
-        """Look it up."""
-        return self._names.get((namespace, name))
-
-    def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
-        """Refuse further calls; there is no process that could be started again."""
-        binding = self._actors[anchor.seq]
-        binding.failed = binding.failed or ActorDiedError(actor=binding.label, reason="it was killed")
-
-    def leave_actor(self, anchor: ObjectId) -> None:
-        """Refuse further calls."""
-        self.end_actor(anchor)
 
     def unbind(self, binding: Binding, *, force: bool) -> None:
         """Refuse further calls on the binding; with `force` also what was appended and has not run."""
@@ -293,9 +249,7 @@ class InlineEngine:
             kwargs = {name: self._resolved(arg) for name, arg in kwargs.items()}
         except Exception as error:
             return Completion(0, False, error)
-        if binding is None or binding.id not in self._hosts:
-            return run_call(function, args, kwargs)
-        with within(self._hosts[binding.id]):
+        with within(self.actors.host_of(binding)):
             return run_call(function, args, kwargs)
 
     def _resolved(self, arg: Any) -> Any:
@@ -316,9 +270,7 @@ class InlineEngine:
                 if left <= 0:
                     del self._counts[seq]
                     self._objects.pop(seq, None)
-                    actor = self._actors.pop(seq, None)
-                    if actor is not None:
-                        self._hosts.pop(actor.id, None)
+                    self.actors.on_ended(seq)
 
     def _completion(self, ref: ObjectRef) -> Completion:
         self._check_running()

@@ -57,7 +57,7 @@ class NativeEngine:
         self.pid = os.getpid()
         self._on_shutdown = on_shutdown
         self._kinds = KindKeeper(client, _machine_retries)
-        self._actors = NativeActors(self)
+        self.actors = NativeActors(self)
         self._bindings: dict[int, NativeBinding] = {}  # whose workers are not all gone
         self._binding_count = 0
         self._callbacks = CallbackThread()
@@ -444,46 +444,16 @@ class NativeEngine:
                 spec.modules.extend(engines.companions)
             self._bindings[binding.id] = binding
             if actor is not None:
-                self._actors.open(binding, actor)
+                self.actors.open(binding, actor)
             elif client.reach.bindings.open(binding.id, processes, ordered=False, elsewhere=elsewhere):
                 client.outbox.introduce_binding(binding.id, HOME)
         if actor is not None and client.reach.joined:
-            self._actors.seek(binding, self._find_kind(ready, actor.calls, binding, writable=True))
+            self.actors.seek(binding, self._find_kind(ready, actor.calls, binding, writable=True))
         return binding
-
-    def place_actor(self, actor: ActorTerms) -> tuple[int, int]:
-        """See `Engine.place_actor`."""
-        return self._actors.place(actor)
-
-    def bind_detached(self, actor: ActorTerms, address: tuple[int, int], make: bytes, label: str,
-                      name: tuple[str, str] | None, record: bytes) -> None:  # fmt: skip
-        """See `Engine.bind_detached`."""
-        self._actors.bind_detached(actor, address, make, label, name, record)
 
     def reserve_id(self) -> ObjectId:
         """See `Engine.reserve_id`."""
         return ObjectId(self.client.incarnation, self.client.take_seq())
-
-    def attach_actor(self, anchor: ObjectId, label: str, *, in_order: bool,
-                     address: tuple[int, int] | None = None) -> Binding:  # fmt: skip
-        """See `Engine.attach_actor`."""
-        return self._actors.attach(anchor, label, in_order=in_order, address=address)
-
-    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
-        """See `Engine.claim_name`."""
-        return self._actors.claim(anchor, namespace, name, record)
-
-    def find_name(self, namespace: str, name: str) -> bytes | None:
-        """See `Engine.find_name`."""
-        return self._actors.find(namespace, name)
-
-    def end_actor(self, anchor: ObjectId, *, restart: bool = False) -> None:
-        """See `Engine.end_actor`."""
-        self._actors.end(anchor, restart=restart)
-
-    def leave_actor(self, anchor: ObjectId) -> None:
-        """See `Engine.leave_actor`."""
-        self._actors.leave(anchor)
 
     def _slots_elsewhere(self) -> int:
         """Slots of the other nodes of the cluster, as far as it is known there."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import engine as engines
 from .actorreach import Address
 from .engine import ActorTerms
-from .errors import ActorNameError, HeadUnreachableError
+from .errors import ActorDiedError, ActorNameError, HeadUnreachableError
 from .ids import ObjectId
 from .interrupts import shield
 from .reach import HOME
@@ -33,7 +33,7 @@ _WHY = {
 
 
 class NativeActors:
-    """See the methods of the same names in `Engine`. `_own`: bindings of actors of this process by anchor."""
+    """See `ActorCalls`. `_own`: bindings of actors of this process by anchor."""
 
     def __init__(self, engine: NativeEngine) -> None:
         self._engine = engine
@@ -61,7 +61,7 @@ class NativeActors:
         client.flush()
 
     def place(self, terms: ActorTerms) -> tuple[int, int]:
-        """See `Engine.place_actor`. What finds a node is an actor without an object, which ends again."""
+        """See `ActorCalls.place`. What finds a node is an actor without an object, which ends again."""
         engine = self._engine
         scout = terms._replace(anchor=engine.reserve_id())
         engine.bind(processes=1, label="a detached actor", actor=scout)
@@ -72,7 +72,7 @@ class NativeActors:
         self, terms: ActorTerms, address: tuple[int, int], make: bytes, label: str, name: tuple[str, str] | None,
         record: bytes,
     ) -> None:  # fmt: skip
-        """See `Engine.bind_detached`."""
+        """See `ActorCalls.bind_detached`."""
         client, node = self._client, address[1]
         space, own = name or ("", "")
         spec = pb.Binding(
@@ -89,16 +89,19 @@ class NativeActors:
         del self._own[seq]
 
     def attach(
-        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None
+        self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None = None
     ) -> NativeBinding:
-        """See `Engine.attach_actor`."""
+        """See `ActorCalls.attach`."""
         from .native import NativeBinding
 
         client = self._client
         with shield, client.lock:
             client.check_open()
             if anchor.owner == client.incarnation:
-                return self._own[anchor.seq]
+                own = self._own.get(anchor.seq)
+                if own is None:
+                    raise ActorDiedError(actor=label, reason="its last handle had gone")
+                return own
             lies = None if address is None else Address(*address)
             number = client.actors.attach(anchor, label, in_order=in_order, address=lies)
         client.background.start()
@@ -112,8 +115,8 @@ class NativeActors:
         self._client.requests.append(partial(self._client.actors.detach, number))
         self._client.background.nudge()
 
-    def end(self, anchor: ObjectId, *, restart: bool) -> None:
-        """See `Engine.end_actor`."""
+    def end(self, anchor: ObjectId, *, restart: bool = False) -> None:
+        """See `ActorCalls.end`."""
         how = pb.Ask.RESTART if restart else pb.Ask.KILL
         client = self._client
         with shield, client.lock:
@@ -126,8 +129,8 @@ class NativeActors:
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
-    def claim(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
-        """See `Engine.claim_name`."""
+    def claim_name(self, anchor: ObjectId, namespace: str, name: str, record: bytes) -> bytes | None:
+        """See `ActorCalls.claim_name`."""
         client = self._client
         request = pb.NameRequest(what=pb.NameRequest.CLAIM, namespace=namespace, name=name, record=record,
                                  owner=client.incarnation)  # fmt: skip
@@ -140,8 +143,8 @@ class NativeActors:
             return None
         return bytes(reply.record)
 
-    def find(self, namespace: str, name: str) -> bytes | None:
-        """See `Engine.find_name`."""
+    def find_name(self, namespace: str, name: str) -> bytes | None:
+        """See `ActorCalls.find_name`."""
         reply = self._ask_name(pb.NameRequest(what=pb.NameRequest.FIND, namespace=namespace, name=name))
         return bytes(reply.record) if reply.outcome == pb.NameReply.FOUND else None
 
@@ -156,7 +159,7 @@ class NativeActors:
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def leave(self, anchor: ObjectId) -> None:
-        """See `Engine.leave_actor`."""
+        """See `ActorCalls.leave`."""
         self._client.parting = partial(self._client.actors.ask_end, anchor, pb.Ask.EXIT)
 
     def on_end(self, anchor: ObjectId, how: int) -> None:
