@@ -1,0 +1,357 @@
+"""The head's part in gangs: prepared one at a time in order of arrival, on all their nodes or on none.
+
+Two phases. Every node of a placement is told to set its bundles aside; when all have, they are told to confirm. One
+that declines, in either phase, sends the gang back to the front of the queue, and what the others have set aside is
+released. So no two gangs ever hold a half each. What only waits for others' tasks is prepared nevertheless, since
+nodes gather for it; what other gangs hold is waited for. A lost node breaks a gang that was ready: the rest is held
+until its owner releases it.
+
+Attempts count up over starts of the head (the epoch is their upper half), so nodes tell late words from new ones.
+After a start the nodes say in one message what they have set aside and which gangs they ask for: a gang whose bundles
+are all there is confirmed, of others the rest is released.
+
+Invariant: ``_gangs`` is in order of arrival; at most one of them is PREPARING or CONFIRMING.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from .bundles import CONFIRM_SECONDS, GATHER_SECONDS
+from .gang_placing import Strategy, place
+from .resources import Demand, Resources
+
+#: Gangs at a time, and bundles of one: more is a mistake of the program.
+GANGS = 10_000
+BUNDLES = 1_000
+
+#: How long a gang that was declined waits before it is prepared again, in awake seconds: what gathered for it in vain
+#: is used by tasks for that long.
+PAUSE_SECONDS = 1.0
+
+#: How long an attempt may last: nodes answer after ``GATHER_SECONDS`` or keep a portion for ``CONFIRM_SECONDS``.
+ATTEMPT_SECONDS = GATHER_SECONDS + CONFIRM_SECONDS / 2
+
+
+class PrepareBundles(NamedTuple):
+    """Tell a node to set these bundles aside."""
+
+    node: int
+    gang: int
+    attempt: int
+    bundles: Mapping[int, Demand]
+
+
+class ConfirmBundles(NamedTuple):
+    """Tell a node that every bundle of the gang is set aside."""
+
+    node: int
+    gang: int
+    attempt: int
+
+
+class ReleaseBundles(NamedTuple):
+    """Tell a node to give back what any attempt up to this one has there."""
+
+    node: int
+    gang: int
+    attempt: int
+
+
+class GangReady(NamedTuple):
+    """Tell who asked which node has each bundle."""
+
+    asker: int
+    gang: int
+    nodes: tuple[int, ...]
+
+
+class GangRefused(NamedTuple):
+    """Tell who asked that these nodes can never have the gang; ``totals`` are of those there are."""
+
+    asker: int
+    gang: int
+    totals: tuple[Mapping[str, int], ...]
+
+
+class GangBroken(NamedTuple):
+    """Tell who asked that a node of a gang that was ready is lost; 0 where nobody knows any more which one."""
+
+    asker: int
+    gang: int
+    node: int
+
+
+GangCommand = PrepareBundles | ConfirmBundles | ReleaseBundles | GangReady | GangRefused | GangBroken
+
+
+class Wish(NamedTuple):
+    """What a gang is to be. ``was_ready``: its asker has been told so once."""
+
+    gang: int
+    bundles: tuple[Demand, ...]
+    strategy: Strategy
+    python: str
+    was_ready: bool = False
+
+
+class Site(NamedTuple):
+    """A node that takes work: totals and what it says is free."""
+
+    node: int
+    python: str
+    totals: Resources
+    free: Resources
+
+
+class Report(NamedTuple):
+    """What a node has set aside for one gang."""
+
+    gang: int
+    attempt: int
+    indices: frozenset[int]
+
+
+class State(Enum):
+    """Of a gang at the head."""
+
+    WAITING = "WAITING"
+    PREPARING = "PREPARING"
+    CONFIRMING = "CONFIRMING"
+    READY = "READY"
+    BROKEN = "BROKEN"
+
+
+class Gang:
+    """One gang. ``missing`` are the nodes whose answer an attempt still waits for."""
+
+    __slots__ = ("asker", "attempt", "due", "missing", "nodes", "state", "wish")
+
+    def __init__(self, asker: int, wish: Wish) -> None:
+        self.asker = asker
+        self.wish = wish
+        self.state = State.WAITING
+        self.attempt = 0
+        self.nodes: tuple[int, ...] = ()
+        self.missing: set[int] = set()
+        self.due = 0.0
+
+    def share(self, node: int) -> dict[int, Demand]:
+        """The bundles that a node is to have."""
+        return {i: self.wish.bundles[i] for i, other in enumerate(self.nodes) if other == node}
+
+
+class Gangs:
+    """Part of the head's machine. ``awake`` is the head's time in seconds."""
+
+    __slots__ = ("_attempt", "_commands", "_counts", "_gangs", "_is_answering", "_reports")
+
+    def __init__(self, commands: list[GangCommand], counts: Counter[str], epoch: int) -> None:
+        self._commands = commands
+        self._counts = counts
+        self._attempt = epoch << 32
+        self._gangs: dict[int, Gang] = {}
+        self._is_answering = False
+        self._reports: dict[int, dict[int, Report]] = {}
+
+    @property
+    def due(self) -> float | None:
+        """When ``step`` is to be called next."""
+        return min((gang.due for gang in self._gangs.values() if gang.due), default=None)
+
+    def start_answering(self) -> None:
+        """All nodes are back: take up again what they have set aside, and release what nobody asks for."""
+        self._is_answering = True
+        reports, self._reports = self._reports, {}
+        for number, by_node in reports.items():
+            gang = self._gangs.get(number)
+            if gang is not None and by_node:
+                self._take_up(gang, by_node)
+            else:
+                self._commands.extend(ReleaseBundles(node, number, r.attempt) for node, r in by_node.items())
+
+    def ask(self, asker: int, wish: Wish) -> None:
+        """A node asks for a gang; one that it has asked for before is answered again."""
+        gang = self._gangs.get(wish.gang)
+        if gang is not None:
+            gang.asker = asker
+            if gang.state is State.READY:
+                self._commands.append(GangReady(asker, wish.gang, gang.nodes))
+            elif gang.state is State.BROKEN:
+                self._commands.append(GangBroken(asker, wish.gang, 0))
+        elif not 0 < len(wish.bundles) <= BUNDLES or len(self._gangs) >= GANGS:
+            self._commands.append(GangRefused(asker, wish.gang, ()))
+        else:
+            self._gangs[wish.gang] = Gang(asker, wish)
+
+    def release(self, number: int) -> None:
+        """The owner has let a gang go, or has ended."""
+        gang = self._gangs.pop(number, None)
+        if gang is not None:
+            self._let_go(gang)
+
+    def report(self, node: int, reports: Iterable[Report]) -> None:
+        """A node that registers says what it has set aside; what else was counted on there is gone."""
+        held = {report.gang: report for report in reports}
+        if not self._is_answering:
+            for number, report in held.items():
+                self._reports.setdefault(number, {})[node] = report
+            return
+        for gang in [gang for gang in self._gangs.values() if node in gang.nodes]:
+            found = held.pop(gang.wish.gang, None)
+            if found is not None and (found.attempt, found.indices) == (gang.attempt, frozenset(gang.share(node))):
+                self._say_again(gang, node)
+                continue
+            if found is not None:
+                self._commands.append(ReleaseBundles(node, found.gang, found.attempt))
+            self._lose(gang, node)
+        self._commands.extend(ReleaseBundles(node, report.gang, report.attempt) for report in held.values())
+
+    def prepared(self, node: int, number: int, attempt: int) -> None:
+        """A node has set its bundles aside."""
+        gang = self._hear(node, number, attempt, State.PREPARING)
+        if gang is not None and not gang.missing:
+            gang.state = State.CONFIRMING
+            gang.missing = set(gang.nodes)
+            self._commands.extend(ConfirmBundles(other, number, attempt) for other in sorted(gang.missing))
+
+    def confirmed(self, node: int, number: int, attempt: int) -> None:
+        """The bundles of a node can be used."""
+        gang = self._hear(node, number, attempt, State.CONFIRMING)
+        if gang is not None and not gang.missing:
+            gang.state = State.READY
+            gang.due = 0.0
+            self._commands.append(GangReady(gang.asker, number, gang.nodes))
+
+    def declined(self, node: int, number: int, attempt: int, awake: float) -> None:
+        """A node has nothing set aside for an attempt, or no longer."""
+        gang = self._gangs.get(number)
+        if gang is None or gang.attempt != attempt or gang.state not in (State.PREPARING, State.CONFIRMING):
+            self._counts["late_declined"] += 1
+        else:
+            self._requeue(gang, awake + PAUSE_SECONDS)
+
+    def drop_node(self, node: int) -> None:
+        """A node is gone: gangs of its clients end, those with bundles there break or start over."""
+        for by_node in self._reports.values():
+            by_node.pop(node, None)
+        for gang in list(self._gangs.values()):
+            if gang.asker == node:
+                self.release(gang.wish.gang)
+            elif node in gang.nodes:
+                self._lose(gang, node)
+
+    def step(self, sites: Sequence[Site], awake: float) -> None:
+        """Give up attempts that last too long, and prepare the next gang; to be called after every event."""
+        if not self._is_answering:
+            return
+        for gang in self._gangs.values():
+            if gang.due and gang.due <= awake:
+                gang.due = 0.0
+                if gang.state in (State.PREPARING, State.CONFIRMING):
+                    self._requeue(gang, awake + PAUSE_SECONDS)
+        for gang in list(self._gangs.values()):
+            if gang.state in (State.READY, State.BROKEN):
+                continue
+            if gang.state is not State.WAITING or gang.due or not self._refuse_or_prepare(gang, sites, awake):
+                return
+
+    def waiting(self) -> list[Gang]:
+        """Gangs that are not ready yet, the next one first."""
+        return [gang for gang in self._gangs.values() if gang.state not in (State.READY, State.BROKEN)]
+
+    def _refuse_or_prepare(self, gang: Gang, sites: Sequence[Site], awake: float) -> bool:
+        """Return whether the gang is out of the way of the next one."""
+        wish = gang.wish
+        fitting = [site for site in sites if site.python == wish.python]
+        ever = place(wish.bundles, {site.node: site.totals for site in fitting}, wish.strategy)
+        if not ever.nodes and ever.is_sure:
+            if sites:
+                totals = tuple(dict(site.totals.totals) for site in fitting[:8])
+                self._commands.append(GangRefused(gang.asker, wish.gang, totals))
+                del self._gangs[wish.gang]
+            return bool(sites)
+        found = place(wish.bundles, {site.node: site.free for site in fitting}, wish.strategy)
+        if not found.nodes:
+            found = place(wish.bundles, self._left_by_gangs(fitting), wish.strategy)
+        if found.nodes:
+            self._attempt += 1
+            gang.attempt, gang.nodes, gang.state = self._attempt, found.nodes, State.PREPARING
+            gang.missing, gang.due = set(found.nodes), awake + ATTEMPT_SECONDS
+            prepares = (PrepareBundles(n, wish.gang, gang.attempt, gang.share(n)) for n in sorted(gang.missing))
+            self._commands.extend(prepares)
+        return False
+
+    def _left_by_gangs(self, sites: Sequence[Site]) -> dict[int, Resources]:
+        """What nodes would have free if only gangs had anything of them."""
+        left = {site.node: Resources(site.totals.totals) for site in sites}
+        for gang in self._gangs.values():
+            for demand, node in zip(gang.wish.bundles, gang.nodes, strict=False):
+                resources = left.get(node)
+                if resources is not None:
+                    resources.take(demand, (resources.pick_gpus(demand) or ()) if demand.gpu else ())
+        return left
+
+    def _take_up(self, gang: Gang, by_node: Mapping[int, Report]) -> None:
+        """Go on with a gang of the last head's, where every bundle is there in its last attempt, or it was ready."""
+        number = gang.wish.gang
+        last = max(report.attempt for report in by_node.values())
+        placed = {i: node for node, r in by_node.items() if r.attempt == last for i in r.indices}
+        nodes = tuple(placed.get(i, 0) for i in range(len(gang.wish.bundles)))
+        if 0 in nodes and not gang.wish.was_ready:
+            self._commands.extend(ReleaseBundles(node, number, r.attempt) for node, r in by_node.items())
+            return
+        gang.attempt, gang.nodes = last, nodes
+        if 0 in nodes:
+            gang.state = State.BROKEN
+            self._commands.append(GangBroken(gang.asker, number, 0))
+            return
+        gang.state, gang.missing = State.CONFIRMING, set(nodes)
+        self._commands.extend(ConfirmBundles(node, number, last) for node in sorted(gang.missing))
+
+    def _hear(self, node: int, number: int, attempt: int, state: State) -> Gang | None:
+        gang = self._gangs.get(number)
+        if gang is None or gang.attempt != attempt or node not in gang.nodes:
+            self._commands.append(ReleaseBundles(node, number, attempt))
+            return None
+        if gang.state is not state:
+            return None
+        gang.missing.discard(node)
+        return gang
+
+    def _say_again(self, gang: Gang, node: int) -> None:
+        """Repeat to a node that is back, with its bundles, what it may not have heard or said."""
+        if gang.state is State.PREPARING:
+            self.prepared(node, gang.wish.gang, gang.attempt)
+        elif gang.state is not State.WAITING:
+            self._commands.append(ConfirmBundles(node, gang.wish.gang, gang.attempt))
+
+    def _lose(self, gang: Gang, node: int) -> None:
+        """What a gang has at a node is gone."""
+        if gang.state is State.READY:
+            gang.state = State.BROKEN
+            self._commands.append(GangBroken(gang.asker, gang.wish.gang, node))
+        if gang.state is State.BROKEN:
+            gang.nodes = tuple(0 if other == node else other for other in gang.nodes)
+        else:
+            self._requeue(gang, 0.0)
+
+    def _requeue(self, gang: Gang, due: float) -> None:
+        self._let_go(gang)
+        gang.state, gang.nodes, gang.missing, gang.due = State.WAITING, (), set(), due
+
+    def _let_go(self, gang: Gang) -> None:
+        nodes = sorted(set(gang.nodes) - {0})
+        self._commands.extend(ReleaseBundles(node, gang.wish.gang, gang.attempt) for node in nodes)
+
+    def check(self) -> None:
+        """Raise AssertionError when an invariant does not hold."""
+        busy = [gang for gang in self._gangs.values() if gang.state in (State.PREPARING, State.CONFIRMING)]
+        taken_up = [gang for gang in busy if gang.attempt >> 32 < self._attempt >> 32]
+        assert len(busy) - len(taken_up) <= 1, "two gangs are prepared at a time"
+        for gang in self._gangs.values():
+            assert (gang.state is State.WAITING) == (not gang.nodes), gang.state
+            assert bool(gang.missing) == (gang in busy), gang.state
