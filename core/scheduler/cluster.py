@@ -1,4 +1,4 @@
-"""The head's machine: which nodes are members, where there is room, who has which name.
+"""The head's machine: which nodes are members, where there is room, who has which name, which gangs there are.
 
 Events are methods; what they decide lies in commands until the driver takes it. The driver calls from one thread, with
 ``now`` from its monotonic clock in seconds, does the commands in order, and calls ``on_timer`` no later than ``due``.
@@ -31,8 +31,12 @@ from .cluster_commands import (
     StepDown,
 )
 from .clusterview import ClusterView, view_awaited, view_node
+from .gang_placing import resources_of
+from .gang_words import GangsTold, Wish
+from .gangs import Gangs, Site
 from .kept import LAST_EPOCH, KeptState
 from .naming import Naming
+from .resources import Resources
 from .room import Room
 from .roster import Node, Roster
 
@@ -49,7 +53,8 @@ class Cluster:
         release, protocol: of this head.
     """
 
-    __slots__ = ("_awake", "_clock", "_commands", "_naming", "_protocol", "_room", "_roster", "counts", "superseded_by")
+    __slots__ = ("_awake", "_clock", "_commands", "_gangs", "_naming", "_protocol", "_room", "_roster", "counts",
+                 "superseded_by")  # fmt: skip
 
     def __init__(self, kept: KeptState, now: float, *, release: str = __version__, protocol: int = PROTOCOL) -> None:
         self.counts: Counter[str] = Counter()
@@ -60,7 +65,8 @@ class Cluster:
         self._awake = now
         self._room = Room(self._commands, self.counts)
         self._naming = Naming(self._commands, self.counts)
-        self._roster = Roster(kept, release, self._room, self._naming, self._commands, self.counts)
+        self._gangs = Gangs(self._commands, self.counts, kept.epoch + 1)
+        self._roster = Roster(kept, release, self._room, self._naming, self._gangs, self._commands, self.counts)
         self._roster.start(now)
 
     def __repr__(self) -> str:
@@ -91,14 +97,18 @@ class Cluster:
         """When ``on_timer`` is to be called next, by the driver's clock; None when nothing is to be judged or told."""
         if self.superseded_by:
             return None
-        deadline, due = self._roster.next_deadline(), self._roster.flush_due
-        if deadline is not None:
+        deadlines = [d for d in (self._roster.next_deadline(), self._gangs.due) if d is not None]
+        due = self._roster.flush_due
+        if deadlines:
+            deadline = min(deadlines)
             watch = min(self._clock.tick_due, self._clock.real(deadline))
             due = watch if due is None else min(watch, due)
         return due
 
     def take_commands(self) -> list[Command]:
         """The commands decided since the last call, in the order in which they are to be done."""
+        if not self.superseded_by:
+            self._gangs.step(self._sites, self._awake)
         commands = self._commands[:]
         self._commands.clear()  # the parts hold this list
         return commands
@@ -113,6 +123,7 @@ class Cluster:
         epoch: int = 0,
         free: Mapping[str, int] | None = None,
         hosted: Sequence[NameClaim] = (),
+        gangs: GangsTold | None = None,
     ) -> None:
         """A node says who it is, first of all on every link it dials.
 
@@ -126,6 +137,7 @@ class Cluster:
             cluster, epoch: of the last welcome that this incarnation heard; nothing and 0 if there was none.
             free: what is free; None when everything is.
             hosted: the names its actors have, those granted to actors that are still starting among them.
+            gangs: what is set aside there, and all that it asks for; None for nothing.
         """
         self._awake = self._clock.note(now)
         roster = self._roster
@@ -142,7 +154,7 @@ class Cluster:
             self._step_down(epoch)
         else:
             free = info.totals if free is None else free
-            roster.register(info, free, hosted, self._awake, is_return=is_return or epoch > 0)
+            roster.register(info, free, hosted, gangs or GangsTold(), self._awake, is_return=is_return or epoch > 0)
             roster.flush(now, self._awake)
 
     def on_beat(self, node: int, free: Mapping[str, int] | None, now: float) -> None:
@@ -233,6 +245,31 @@ class Cluster:
         if self._hear(node, "released", now) is not None:
             self._naming.release(node, namespace, name, owner, incarnation)
 
+    def on_gang_wanted(self, node: int, wish: Wish, now: float) -> None:
+        """A client at a node asks for a gang; what is repeated is answered again."""
+        if self._hear(node, "gang_wanted", now) is not None:
+            self._gangs.ask(node, wish)
+
+    def on_gang_released(self, node: int, gang: int, now: float) -> None:
+        """A client at a node lets its gang go, or has ended."""
+        if self._hear(node, "gang_released", now) is not None:
+            self._gangs.release(gang)
+
+    def on_bundles_prepared(self, node: int, gang: int, attempt: int, now: float) -> None:
+        """A node has set aside its bundles of a gang."""
+        if self._hear(node, "bundles_prepared", now) is not None:
+            self._gangs.prepared(node, gang, attempt)
+
+    def on_bundles_confirmed(self, node: int, gang: int, attempt: int, now: float) -> None:
+        """Its bundles at a node can be used."""
+        if self._hear(node, "bundles_confirmed", now) is not None:
+            self._gangs.confirmed(node, gang, attempt)
+
+    def on_bundles_declined(self, node: int, gang: int, attempt: int, now: float) -> None:
+        """A node has nothing set aside for this attempt, or no longer."""
+        if self._hear(node, "bundles_declined", now) is not None:
+            self._gangs.declined(node, gang, attempt, self._awake)
+
     def on_timer(self, now: float) -> None:
         """Judge who was silent for too long, and tell what has changed."""
         self._awake = self._clock.note(now)
@@ -263,8 +300,18 @@ class Cluster:
         self._roster.check()
         self._room.check()
         self._naming.check()
+        self._gangs.check()
+        assert self._gangs.askers() <= self._roster.nodes.keys(), "one that is no member asks for a gang"
         assert self._naming.nodes() <= self._roster.nodes.keys(), "a name is hosted by one that is no member"
         assert self._room.askers() <= self._roster.nodes.keys(), "one that is no member asks for room"
+
+    def _sites(self) -> list[Site]:
+        """The nodes that take work, as gangs see them, in the order in which they came."""
+        hosts = [(n.host.order, n) for n in self._roster.nodes.values() if n.host is not None]
+        return [
+            Site(n.info.incarnation, n.info.python, Resources(n.info.totals), resources_of(n.info.totals, n.free))
+            for _, n in sorted(hosts, key=lambda pair: pair[0])
+        ]
 
     def _hear(self, node: int, event: str, now: float) -> Node | None:
         self._awake = self._clock.note(now)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from .gang_words import GangCommand
 from .kept import KeptState
 from .members import Member as Member
 from .members import MembersChanged
@@ -205,5 +206,5 @@ class TryLater(NamedTuple):
 
 Command = (
     Keep | StepDown | Welcome | RefuseNode | Rejoin | Drain | TellMembers | RoomAnswer | RoomRefused
-    | ClientAccepted | ClientRefused | NameGranted | NameRefused | NameAnswer | KillActor | TryLater
+    | ClientAccepted | ClientRefused | NameGranted | NameRefused | NameAnswer | KillActor | TryLater | GangCommand
 )  # fmt: skip

@@ -10,92 +10,48 @@ Attempts count up over starts of the head (the epoch is their upper half), so no
 After a start the nodes say in one message what they have set aside and which gangs they ask for: a gang whose bundles
 are all there is confirmed, of others the rest is released.
 
-Invariant: ``_gangs`` is in order of arrival; at most one of them is PREPARING or CONFIRMING.
+Invariant: ``_waiting`` are the gangs that are neither READY nor BROKEN, in order of arrival; at most one that was not
+taken up from the last head is PREPARING or CONFIRMING.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .bundles import CONFIRM_SECONDS, GATHER_SECONDS
-from .gang_placing import Strategy, place
+from .gang_placing import place, resources_of
+from .gang_words import (
+    ConfirmBundles,
+    GangBroken,
+    GangReady,
+    GangRefused,
+    GangsTold,
+    PrepareBundles,
+    ReleaseBundles,
+    Report,
+    Wish,
+)
 from .resources import Demand, Resources
 
 #: Gangs at a time, and bundles of one: more is a mistake of the program.
 GANGS = 10_000
 BUNDLES = 1_000
 
+#: Totals that a refusal lists: enough for people.
+TOTALS_TOLD = 8
+
 #: How long a gang that was declined waits before it is prepared again, in awake seconds: what gathered for it in vain
 #: is used by tasks for that long.
 PAUSE_SECONDS = 1.0
 
+#: How often a gang for which there is no room is looked at again, in awake seconds; releases are noticed at once.
+LOOK_SECONDS = 0.5
+
 #: How long an attempt may last: nodes answer after ``GATHER_SECONDS`` or keep a portion for ``CONFIRM_SECONDS``.
 ATTEMPT_SECONDS = GATHER_SECONDS + CONFIRM_SECONDS / 2
-
-
-class PrepareBundles(NamedTuple):
-    """Tell a node to set these bundles aside."""
-
-    node: int
-    gang: int
-    attempt: int
-    bundles: Mapping[int, Demand]
-
-
-class ConfirmBundles(NamedTuple):
-    """Tell a node that every bundle of the gang is set aside."""
-
-    node: int
-    gang: int
-    attempt: int
-
-
-class ReleaseBundles(NamedTuple):
-    """Tell a node to give back what any attempt up to this one has there."""
-
-    node: int
-    gang: int
-    attempt: int
-
-
-class GangReady(NamedTuple):
-    """Tell who asked which node has each bundle."""
-
-    asker: int
-    gang: int
-    nodes: tuple[int, ...]
-
-
-class GangRefused(NamedTuple):
-    """Tell who asked that these nodes can never have the gang; ``totals`` are of those there are."""
-
-    asker: int
-    gang: int
-    totals: tuple[Mapping[str, int], ...]
-
-
-class GangBroken(NamedTuple):
-    """Tell who asked that a node of a gang that was ready is lost; 0 where nobody knows any more which one."""
-
-    asker: int
-    gang: int
-    node: int
-
-
-GangCommand = PrepareBundles | ConfirmBundles | ReleaseBundles | GangReady | GangRefused | GangBroken
-
-
-class Wish(NamedTuple):
-    """What a gang is to be. ``was_ready``: its asker has been told so once."""
-
-    gang: int
-    bundles: tuple[Demand, ...]
-    strategy: Strategy
-    python: str
-    was_ready: bool = False
 
 
 class Site(NamedTuple):
@@ -105,14 +61,6 @@ class Site(NamedTuple):
     python: str
     totals: Resources
     free: Resources
-
-
-class Report(NamedTuple):
-    """What a node has set aside for one gang."""
-
-    gang: int
-    attempt: int
-    indices: frozenset[int]
 
 
 class State(Enum):
@@ -147,20 +95,21 @@ class Gang:
 class Gangs:
     """Part of the head's machine. ``awake`` is the head's time in seconds."""
 
-    __slots__ = ("_attempt", "_commands", "_counts", "_gangs", "_is_answering", "_reports")
+    __slots__ = ("_attempt", "_commands", "_counts", "_gangs", "_is_answering", "_reports", "_waiting")
 
-    def __init__(self, commands: list[GangCommand], counts: Counter[str], epoch: int) -> None:
+    def __init__(self, commands: list[Any], counts: Counter[str], epoch: int) -> None:
         self._commands = commands
         self._counts = counts
         self._attempt = epoch << 32
         self._gangs: dict[int, Gang] = {}
+        self._waiting: dict[int, Gang] = {}
         self._is_answering = False
         self._reports: dict[int, dict[int, Report]] = {}
 
     @property
     def due(self) -> float | None:
         """When ``step`` is to be called next."""
-        return min((gang.due for gang in self._gangs.values() if gang.due), default=None)
+        return min((gang.due for gang in self._waiting.values() if gang.due), default=None)
 
     def start_answering(self) -> None:
         """All nodes are back: take up again what they have set aside, and release what nobody asks for."""
@@ -185,17 +134,26 @@ class Gangs:
         elif not 0 < len(wish.bundles) <= BUNDLES or len(self._gangs) >= GANGS:
             self._commands.append(GangRefused(asker, wish.gang, ()))
         else:
-            self._gangs[wish.gang] = Gang(asker, wish)
+            self._gangs[wish.gang] = self._waiting[wish.gang] = Gang(asker, wish)
 
     def release(self, number: int) -> None:
         """The owner has let a gang go, or has ended."""
         gang = self._gangs.pop(number, None)
         if gang is not None:
+            self._waiting.pop(number, None)
             self._let_go(gang)
+            for other in self._waiting.values():
+                if other.state is State.WAITING:
+                    other.due = 0.0  # there is room now
 
-    def report(self, node: int, reports: Iterable[Report]) -> None:
-        """A node that registers says what it has set aside; what else was counted on there is gone."""
-        held = {report.gang: report for report in reports}
+    def report(self, node: int, told: GangsTold) -> None:
+        """A node that registers says what it has set aside, and asks; what else was counted on there is gone."""
+        wanted = {wish.gang for wish in told.wishes}
+        for number in [n for n, gang in self._gangs.items() if gang.asker == node and n not in wanted]:
+            self.release(number)
+        for wish in told.wishes:
+            self.ask(node, wish)
+        held = {report.gang: report for report in told.held}
         if not self._is_answering:
             for number, report in held.items():
                 self._reports.setdefault(number, {})[node] = report
@@ -224,6 +182,7 @@ class Gangs:
         if gang is not None and not gang.missing:
             gang.state = State.READY
             gang.due = 0.0
+            del self._waiting[number]
             self._commands.append(GangReady(gang.asker, number, gang.nodes))
 
     def declined(self, node: int, number: int, attempt: int, awake: float) -> None:
@@ -244,46 +203,64 @@ class Gangs:
             elif node in gang.nodes:
                 self._lose(gang, node)
 
-    def step(self, sites: Sequence[Site], awake: float) -> None:
+    def step(self, sites: Callable[[], Sequence[Site]], awake: float) -> None:
         """Give up attempts that last too long, and prepare the next gang; to be called after every event."""
         if not self._is_answering:
             return
-        for gang in self._gangs.values():
+        for gang in self._waiting.values():
             if gang.due and gang.due <= awake:
                 gang.due = 0.0
-                if gang.state in (State.PREPARING, State.CONFIRMING):
+                if gang.state is not State.WAITING:
                     self._requeue(gang, awake + PAUSE_SECONDS)
-        for gang in list(self._gangs.values()):
-            if gang.state in (State.READY, State.BROKEN):
-                continue
-            if gang.state is not State.WAITING or gang.due or not self._refuse_or_prepare(gang, sites, awake):
+        found: Sequence[Site] | None = None
+        for gang in list(self._waiting.values()):
+            if gang.state is not State.WAITING or gang.due:
+                return
+            found = sites() if found is None else found
+            if not self._refuse(gang, found):
+                self._prepare(gang, found, awake)
                 return
 
     def waiting(self) -> list[Gang]:
         """Gangs that are not ready yet, the next one first."""
-        return [gang for gang in self._gangs.values() if gang.state not in (State.READY, State.BROKEN)]
+        return list(self._waiting.values())
 
-    def _refuse_or_prepare(self, gang: Gang, sites: Sequence[Site], awake: float) -> bool:
-        """Return whether the gang is out of the way of the next one."""
+    def __len__(self) -> int:
+        return len(self._gangs)
+
+    def askers(self) -> set[int]:
+        """The nodes that have asked for gangs."""
+        return {gang.asker for gang in self._gangs.values()}
+
+    def _refuse(self, gang: Gang, sites: Sequence[Site]) -> bool:
+        """Refuse a gang that even empty nodes could not have; while there are no nodes at all it waits."""
         wish = gang.wish
         fitting = [site for site in sites if site.python == wish.python]
         ever = place(wish.bundles, {site.node: site.totals for site in fitting}, wish.strategy)
-        if not ever.nodes and ever.is_sure:
-            if sites:
-                totals = tuple(dict(site.totals.totals) for site in fitting[:8])
-                self._commands.append(GangRefused(gang.asker, wish.gang, totals))
-                del self._gangs[wish.gang]
-            return bool(sites)
-        found = place(wish.bundles, {site.node: site.free for site in fitting}, wish.strategy)
+        if ever.nodes or not ever.is_sure or not sites:
+            return False
+        totals = tuple(dict(site.totals.totals) for site in fitting[:TOTALS_TOLD])
+        self._commands.append(GangRefused(gang.asker, wish.gang, totals))
+        del self._gangs[wish.gang], self._waiting[wish.gang]
+        return True
+
+    def _prepare(self, gang: Gang, sites: Sequence[Site], awake: float) -> None:
+        """Have its bundles set aside where they fit now, or where only tasks are in their way."""
+        wish = gang.wish
+        fitting = [site for site in sites if site.python == wish.python]
+        left = self._left_by_gangs(fitting)
+        now = {site.node: _least(left[site.node], site.free) for site in fitting}  # what is free was said a while ago
+        found = place(wish.bundles, now, wish.strategy)
         if not found.nodes:
-            found = place(wish.bundles, self._left_by_gangs(fitting), wish.strategy)
-        if found.nodes:
-            self._attempt += 1
-            gang.attempt, gang.nodes, gang.state = self._attempt, found.nodes, State.PREPARING
-            gang.missing, gang.due = set(found.nodes), awake + ATTEMPT_SECONDS
-            prepares = (PrepareBundles(n, wish.gang, gang.attempt, gang.share(n)) for n in sorted(gang.missing))
-            self._commands.extend(prepares)
-        return False
+            found = place(wish.bundles, left, wish.strategy)
+        if not found.nodes:
+            gang.due = awake + LOOK_SECONDS
+            return
+        self._attempt += 1
+        gang.attempt, gang.nodes, gang.state = self._attempt, found.nodes, State.PREPARING
+        gang.missing, gang.due = set(found.nodes), awake + ATTEMPT_SECONDS
+        for node in sorted(gang.missing):
+            self._commands.append(PrepareBundles(node, wish.gang, gang.attempt, gang.share(node)))
 
     def _left_by_gangs(self, sites: Sequence[Site]) -> dict[int, Resources]:
         """What nodes would have free if only gangs had anything of them."""
@@ -307,6 +284,7 @@ class Gangs:
         gang.attempt, gang.nodes = last, nodes
         if 0 in nodes:
             gang.state = State.BROKEN
+            del self._waiting[number]
             self._commands.append(GangBroken(gang.asker, number, 0))
             return
         gang.state, gang.missing = State.CONFIRMING, set(nodes)
@@ -349,9 +327,17 @@ class Gangs:
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold."""
-        busy = [gang for gang in self._gangs.values() if gang.state in (State.PREPARING, State.CONFIRMING)]
+        resting = (State.READY, State.BROKEN)
+        assert list(self._waiting) == [n for n, gang in self._gangs.items() if gang.state not in resting], "waiting"
+        busy = [gang for gang in self._waiting.values() if gang.state is not State.WAITING]
         taken_up = [gang for gang in busy if gang.attempt >> 32 < self._attempt >> 32]
         assert len(busy) - len(taken_up) <= 1, "two gangs are prepared at a time"
         for gang in self._gangs.values():
             assert (gang.state is State.WAITING) == (not gang.nodes), gang.state
             assert bool(gang.missing) == (gang in busy), gang.state
+
+
+def _least(left: Resources, said: Resources) -> Resources:
+    """What is free by both accounts."""
+    free = said.free()
+    return resources_of(left.totals, {name: min(amount, free[name]) for name, amount in left.free().items()})

@@ -22,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from .admission import Releases
 from .capacity import Host
 from .cluster_commands import Command, Drain, Keep, NameClaim, NodeInfo, RefusalCause, RefuseNode, Rejoin, Welcome
+from .gang_words import GangsTold
+from .gangs import Gangs
 from .kept import MEMBERS, KeptState
 from .members import Member
 from .membership import Membership
@@ -66,17 +68,19 @@ class Roster:
     """Part of the head's machine: the members and their lives."""
 
     __slots__ = (
-        "_awaited_until", "_commands", "_counts", "_flushed", "_gone", "_joining", "_missing", "_naming", "_releases",
-        "_room", "awaited", "cluster", "is_settled", "membership", "nodes",
+        "_awaited_until", "_commands", "_counts", "_flushed", "_gangs", "_gone", "_joining", "_missing", "_naming",
+        "_releases", "_room", "awaited", "cluster", "is_settled", "membership", "nodes",
     )  # fmt: skip
 
     def __init__(
-        self, kept: KeptState, release: str, room: Room, naming: Naming, commands: list[Command], counts: Counter[str]
-    ) -> None:
+        self, kept: KeptState, release: str, room: Room, naming: Naming, gangs: Gangs, commands: list[Command],
+        counts: Counter[str],
+    ) -> None:  # fmt: skip
         self._commands = commands
         self._counts = counts
         self._room = room
         self._naming = naming
+        self._gangs = gangs
         self._releases = Releases(release)
         self._flushed = float("-inf")
         self._gone: dict[int, None] = {}
@@ -113,13 +117,14 @@ class Roster:
         return found
 
     def register(
-        self, info: NodeInfo, free: Mapping[str, int], hosted: Sequence[NameClaim], awake: float, *, is_return: bool
-    ) -> None:
+        self, info: NodeInfo, free: Mapping[str, int], hosted: Sequence[NameClaim], gangs: GangsTold, awake: float, *,
+        is_return: bool,
+    ) -> None:  # fmt: skip
         """Take in a node, or take it back over another link; ``is_return``: it has registered before."""
         node = info.incarnation
         known = self.nodes.get(node)
         if known is not None:
-            self._take_back(known, info, free, hosted, awake)
+            self._take_back(known, info, free, hosted, gangs, awake)
         elif node in self._gone or (is_return and node not in self.awaited):
             self._turn_away(node, "registered")
         elif misfit := self._releases.misfit(info.release):
@@ -128,7 +133,7 @@ class Roster:
         elif len(self.membership.current) >= MEMBERS and node not in self.awaited:
             self._commands.append(RefuseNode(node, RefusalCause.FULL, f"the cluster has {MEMBERS} nodes and gateways"))
         else:
-            self._enter(info, free, hosted, awake)
+            self._enter(info, free, hosted, gangs, awake)
 
     def drain(self, node: Node, awake: float) -> None:
         """Offer a node to nobody any more."""
@@ -154,6 +159,7 @@ class Roster:
         self._cross_out(node)
         self._room.drop_asker(node)
         self._naming.drop_node(node)
+        self._gangs.drop_node(node)
         if found.host is not None:
             self._room.remove_host(found.host, awake, is_lost=is_lost)
         if is_lost:
@@ -202,13 +208,16 @@ class Roster:
         self._commands += self.membership.flush(self.nodes)
         self._host([self.nodes[node] for node in joining], awake)
 
-    def _enter(self, info: NodeInfo, free: Mapping[str, int], hosted: Sequence[NameClaim], awake: float) -> None:
+    def _enter(
+        self, info: NodeInfo, free: Mapping[str, int], hosted: Sequence[NameClaim], gangs: GangsTold, awake: float
+    ) -> None:
         expected = self.awaited.pop(info.incarnation, None)
         is_draining = info.is_draining or (expected is not None and expected.is_draining)
         node = self.nodes[info.incarnation] = Node(info, free, is_draining, awake)
         self._releases.add(info.release)
         self.membership.put(node.member())
         self._naming.report(info.incarnation, hosted)
+        self._gangs.report(info.incarnation, gangs)
         if expected is None:
             self._joining[info.incarnation] = None
             return
@@ -217,8 +226,9 @@ class Roster:
         self._note_back(expected, awake)
 
     def _take_back(
-        self, node: Node, info: NodeInfo, free: Mapping[str, int], hosted: Sequence[NameClaim], awake: float
-    ) -> None:
+        self, node: Node, info: NodeInfo, free: Mapping[str, int], hosted: Sequence[NameClaim], gangs: GangsTold,
+        awake: float,
+    ) -> None:  # fmt: skip
         """The link broke and was dialled again. What the node asked over the old one, it asks again."""
         old = node.info
         if (info.release, info.python, info.slots, info.totals) != (old.release, old.python, old.slots, old.totals):
@@ -230,6 +240,7 @@ class Roster:
         self._room.drop_asker(info.incarnation)
         self._naming.forget_requests(info.incarnation)
         self._naming.report(info.incarnation, hosted)
+        self._gangs.report(info.incarnation, gangs)
         if info.is_draining:
             self.drain(node, awake)
         self.membership.put(node.member())
@@ -274,6 +285,7 @@ class Roster:
     def _settle(self, awake: float) -> None:
         self.is_settled = True
         self._naming.start_answering()
+        self._gangs.start_answering()
         self._room.start_answering(awake)
 
     def _turn_away(self, node: int, event: str) -> None:

@@ -11,19 +11,18 @@ from hypothesis import strategies as st
 
 from outboard.scheduler.bundles import Bundles, Confirmed, Declined, Prepared
 from outboard.scheduler.gang_placing import Strategy, resources_of
-from outboard.scheduler.gangs import (
-    PAUSE_SECONDS,
+from outboard.scheduler.gang_words import (
     ConfirmBundles,
     GangBroken,
     GangReady,
     GangRefused,
-    Gangs,
+    GangsTold,
     PrepareBundles,
     ReleaseBundles,
     Report,
-    Site,
     Wish,
 )
+from outboard.scheduler.gangs import PAUSE_SECONDS, Gangs, Site
 from outboard.scheduler.resources import Demand, Resources
 
 pytestmark = pytest.mark.timeout(30)
@@ -68,9 +67,6 @@ class World:
         self.head = Gangs(self.commands, Counter(), self.epoch)
         for node in self.nodes:
             self.register(node)
-        for gang, wanted in self.wishes.items():
-            if not isinstance(self.told.get(gang), GangRefused):
-                self.head.ask(A, wanted._replace(was_ready=isinstance(self.told.get(gang), GangReady | GangBroken)))
         self.head.start_answering()
         self.settle()
 
@@ -79,7 +75,12 @@ class World:
         self.up[node].clear()
         held = self.nodes[node][1].held()
         reports = [Report(gang, portion.attempt, frozenset(portion.pools)) for gang, portion in held.items()]
-        self.head.report(node, reports)
+        wishes = []
+        for gang, wanted in self.wishes.items():
+            told = self.told.get(gang)
+            if node == A and not isinstance(told, GangRefused):
+                wishes.append(wanted._replace(was_ready=isinstance(told, GangReady | GangBroken)))
+        self.head.report(node, GangsTold(tuple(reports), tuple(wishes)))
 
     def settle(self) -> None:
         """Let the head do its next step, and send what has been said."""
@@ -87,7 +88,7 @@ class World:
             Site(node, PYTHON, resources_of(CPUS, CPUS), resources_of(CPUS, r.free()))
             for node, (r, _, _) in self.nodes.items()
         ]
-        self.head.step(sites, self.now)
+        self.head.step(lambda: sites, self.now)
         self.head.check()
         for command in self.commands:
             if isinstance(command, GangReady | GangRefused | GangBroken):
