@@ -22,11 +22,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, get_args
 
 from .addresses import split_address
 from .aioloop import AioLoop
 from .errors import AuthenticationError, NodeLostError, VersionMismatchError
+from .gangwords import gang_note, gang_wish, gangs_told
 from .headwords import (
     Facts,
     add_nodes,
@@ -118,7 +119,8 @@ class Head:
         self._reports: dict[str, Callable[[int, Any], None]] = {
             "beat": self._on_beat, "room": self._on_room, "claim": self._on_claim, "release": self._on_release,
             "name": self._on_name, "drained": self._on_drained, "draining": self._on_draining,
-            "members_missed": self._on_members_missed, "client": self._on_client,
+            "members_missed": self._on_members_missed, "client": self._on_client, "gang": self._on_gang,
+            "gang_release": self._on_gang_release, "bundles": self._on_bundles,
         }  # fmt: skip
         self._actions: dict[type, Callable[[Any], None]] = {
             commands.Welcome: self._welcome, commands.RefuseNode: self._refuse, commands.Rejoin: self._rejoin,
@@ -127,6 +129,7 @@ class Head:
             commands.RoomRefused: lambda c: self._send(c.node, no_room_note(c)),
             commands.NameAnswer: lambda c: self._send(c.node, name_note(c)),
             commands.NameRefused: lambda c: self._send(c.node, name_refusal_note(c)),
+            **dict.fromkeys(get_args(commands.GangCommand), lambda c: self._send(c.node, gang_note(c))),
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -175,7 +178,7 @@ class Head:
         link.on_message, link.on_closed = self._on_report, self._on_closed
         self._cluster.on_registered(
             node_info(said), self.now(), is_return=said.is_return, cluster=said.cluster, epoch=said.epoch,
-            free=dict(said.free) or None, hosted=[name_claim(name) for name in said.names],
+            free=dict(said.free) or None, hosted=[name_claim(name) for name in said.names], gangs=gangs_told(said),
         )  # fmt: skip
         self._settle()
         try:
@@ -258,6 +261,18 @@ class Head:
 
     def _on_client(self, node: int, said: pb.ClientArrival) -> None:
         self._cluster.on_client_arrived(node, said.id, said.python, self.now())
+
+    def _on_gang(self, node: int, said: pb.GangWish) -> None:
+        self._cluster.on_gang_wanted(node, gang_wish(said), self.now())
+
+    def _on_gang_release(self, node: int, said: pb.GangRelease) -> None:
+        self._cluster.on_gang_released(node, said.gang, self.now())
+
+    def _on_bundles(self, node: int, said: pb.BundlesState) -> None:
+        cluster = self._cluster
+        on_state = {pb.BundlesState.PREPARED: cluster.on_bundles_prepared,
+                    pb.BundlesState.CONFIRMED: cluster.on_bundles_confirmed}  # fmt: skip
+        on_state.get(said.state, cluster.on_bundles_declined)(node, said.gang, said.attempt, self.now())
 
     def _on_drained(self, node: int, _: pb.Drained) -> None:
         self._cluster.on_left(node, self.now())

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from .gang_words import GangCommand
+from .gang_words import GangCommand as GangCommand
 from .kept import KeptState
 from .members import Member as Member
 from .members import MembersChanged

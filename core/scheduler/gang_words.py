@@ -43,11 +43,15 @@ class GangReady(NamedTuple):
 
 
 class GangRefused(NamedTuple):
-    """Tell who asked that these nodes can never have the gang; ``totals`` are of those there are."""
+    """Tell who asked that the nodes there are, some with these ``totals``, can never have the gang.
+
+    ``reason``: what is wrong with the wish itself, if that is why.
+    """
 
     node: int
     gang: int
     totals: tuple[Mapping[str, int], ...]
+    reason: str = ""
 
 
 class GangBroken(NamedTuple):

@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ..ids import RESOURCE_UNIT
+from .admission import fault_of_amounts, is_minor
 from .bundles import CONFIRM_SECONDS, GATHER_SECONDS
 from .gang_placing import place, resources_of
 from .gang_words import (
@@ -131,8 +133,8 @@ class Gangs:
                 self._commands.append(GangReady(asker, wish.gang, gang.nodes))
             elif gang.state is State.BROKEN:
                 self._commands.append(GangBroken(asker, wish.gang, 0))
-        elif not 0 < len(wish.bundles) <= BUNDLES or len(self._gangs) >= GANGS:
-            self._commands.append(GangRefused(asker, wish.gang, ()))
+        elif reason := fault_of_wish(wish) or ("there are too many gangs" if len(self._gangs) >= GANGS else ""):
+            self._commands.append(GangRefused(asker, wish.gang, (), reason))
         else:
             self._gangs[wish.gang] = self._waiting[wish.gang] = Gang(asker, wish)
 
@@ -335,6 +337,20 @@ class Gangs:
         for gang in self._gangs.values():
             assert (gang.state is State.WAITING) == (not gang.nodes), gang.state
             assert bool(gang.missing) == (gang in busy), gang.state
+
+
+def fault_of_wish(wish: Wish) -> str:
+    """Say what is wrong with a wish, or nothing."""
+    if not 0 < len(wish.bundles) <= BUNDLES:
+        return f"a gang has 1 to {BUNDLES} bundles, not {len(wish.bundles)}"
+    for demand in wish.bundles:
+        if not any((demand.cpu, demand.gpu, *demand.others)):
+            return "a bundle is empty"
+        if demand.gpu > RESOURCE_UNIT and demand.gpu % RESOURCE_UNIT:
+            return "GPUs of a bundle are a share of one or a whole number"
+        if fault := fault_of_amounts({"CPU": demand.cpu, "GPU": demand.gpu, **dict(demand.others)}):
+            return fault
+    return "" if is_minor(wish.python) else "its Python version is no major.minor"
 
 
 def _least(left: Resources, said: Resources) -> Resources:

@@ -332,6 +332,55 @@ def test_room_and_names_go_over_the_wire(play: Callable[..., None]) -> None:
     play(scenario)
 
 
+def test_gangs_go_over_the_wire(play: Callable[..., None]) -> None:
+    async def scenario(world: World) -> None:
+        first, second = await world.join(), await world.join(incarnation=SECOND)
+        ask = pb.GangWish(gang=7, bundles=[pb.Amounts(amounts={"CPU": 20_000})] * 2, python="3.11",
+                          strategy=pb.GangWish.STRICT_SPREAD)  # fmt: skip
+        first.report(gang=ask)
+        links = {FIRST: first, SECOND: second}
+        attempt = 0
+        for what, state in ((pb.BundlesOrder.PREPARE, pb.BundlesState.PREPARED),
+                            (pb.BundlesOrder.CONFIRM, pb.BundlesState.CONFIRMED)):  # fmt: skip
+            orders = {node: link.of("bundles")[-1] for node, link in links.items()}
+            assert {order.what for order in orders.values()} == {what}
+            if what == pb.BundlesOrder.PREPARE:
+                bundles = [(bundle.index, dict(bundle.amounts)) for o in orders.values() for bundle in o.bundles]
+                assert sorted(bundles) == [(0, {"CPU": 20_000}), (1, {"CPU": 20_000})]
+            for node, link in links.items():
+                attempt = orders[node].attempt
+                link.report(bundles=pb.BundlesState(gang=7, attempt=attempt, state=state))
+        [ready] = first.of("gang")
+        assert ready.outcome == pb.GangAnswer.READY and set(ready.nodes) == {FIRST, SECOND}
+        second.report(drained=pb.Drained())
+        broken = first.of("gang")[-1]
+        assert broken.outcome == pb.GangAnswer.BROKEN and list(broken.nodes) == [SECOND]
+        first.report(gang_release=pb.GangRelease(gang=7))
+        assert first.of("bundles")[-1] == pb.BundlesOrder(gang=7, attempt=attempt, what=pb.BundlesOrder.RELEASE)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "reason"),
+    [
+        ([], "a gang has 1 to 1000 bundles, not 0"),
+        ([{}], "a bundle is empty"),
+        ([{"GPU": 15_000}], "GPUs of a bundle are a share of one or a whole number"),
+        ([{"CPU": 30_000}], ""),
+    ],
+)
+def test_gang_that_cannot_be_is_refused(play: Callable[..., None], amounts: list[dict[str, int]], reason: str) -> None:
+    async def scenario(world: World) -> None:
+        link = await world.join()
+        link.report(gang=pb.GangWish(gang=7, bundles=[pb.Amounts(amounts=a) for a in amounts], python="3.11"))
+        [refused] = link.of("gang")
+        assert (refused.outcome, refused.reason) == (pb.GangAnswer.REFUSED, reason)
+        assert [dict(total.amounts) for total in refused.totals] == ([] if reason else [{"CPU": 20_000}])
+
+    play(scenario)
+
+
 def test_stop_drains_and_waits_until_the_disk_forgets(play: Callable[..., None]) -> None:
     async def scenario(world: World) -> None:
         link = await world.join()

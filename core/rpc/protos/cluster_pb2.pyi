@@ -46,6 +46,63 @@ class Beat(_message.Message):
     workers: int
     def __init__(self, free: _Optional[_Mapping[str, int]] = ..., unchanged: bool = ..., clients: _Optional[int] = ..., running: _Optional[int] = ..., queued: _Optional[int] = ..., workers: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., store_used_nbytes: _Optional[int] = ...) -> None: ...
 
+class Bundle(_message.Message):
+    __slots__ = ["amounts", "index"]
+    class AmountsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    AMOUNTS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    amounts: _containers.ScalarMap[str, int]
+    index: int
+    def __init__(self, index: _Optional[int] = ..., amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class BundlesHeld(_message.Message):
+    __slots__ = ["attempt", "gang", "indices"]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    gang: int
+    indices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, gang: _Optional[int] = ..., attempt: _Optional[int] = ..., indices: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class BundlesOrder(_message.Message):
+    __slots__ = ["attempt", "bundles", "gang", "what"]
+    class What(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM: BundlesOrder.What
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    PREPARE: BundlesOrder.What
+    RELEASE: BundlesOrder.What
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    bundles: _containers.RepeatedCompositeFieldContainer[Bundle]
+    gang: int
+    what: BundlesOrder.What
+    def __init__(self, gang: _Optional[int] = ..., attempt: _Optional[int] = ..., what: _Optional[_Union[BundlesOrder.What, str]] = ..., bundles: _Optional[_Iterable[_Union[Bundle, _Mapping]]] = ...) -> None: ...
+
+class BundlesState(_message.Message):
+    __slots__ = ["attempt", "gang", "state"]
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED: BundlesState.State
+    DECLINED: BundlesState.State
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    PREPARED: BundlesState.State
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    gang: int
+    state: BundlesState.State
+    def __init__(self, gang: _Optional[int] = ..., attempt: _Optional[int] = ..., state: _Optional[_Union[BundlesState.State, str]] = ...) -> None: ...
+
 class ClientAnswer(_message.Message):
     __slots__ = ["accepted", "id", "pythons"]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +164,51 @@ class Drained(_message.Message):
 class Draining(_message.Message):
     __slots__ = []
     def __init__(self) -> None: ...
+
+class GangAnswer(_message.Message):
+    __slots__ = ["gang", "nodes", "outcome", "reason", "totals"]
+    class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    BROKEN: GangAnswer.Outcome
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    READY: GangAnswer.Outcome
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REFUSED: GangAnswer.Outcome
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
+    gang: int
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    outcome: GangAnswer.Outcome
+    reason: str
+    totals: _containers.RepeatedCompositeFieldContainer[Amounts]
+    def __init__(self, gang: _Optional[int] = ..., outcome: _Optional[_Union[GangAnswer.Outcome, str]] = ..., nodes: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., totals: _Optional[_Iterable[_Union[Amounts, _Mapping]]] = ...) -> None: ...
+
+class GangRelease(_message.Message):
+    __slots__ = ["gang"]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    gang: int
+    def __init__(self, gang: _Optional[int] = ...) -> None: ...
+
+class GangWish(_message.Message):
+    __slots__ = ["bundles", "gang", "python", "strategy", "was_ready"]
+    class Strategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    PACK: GangWish.Strategy
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    SPREAD: GangWish.Strategy
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    STRICT_PACK: GangWish.Strategy
+    STRICT_SPREAD: GangWish.Strategy
+    WAS_READY_FIELD_NUMBER: _ClassVar[int]
+    bundles: _containers.RepeatedCompositeFieldContainer[Amounts]
+    gang: int
+    python: str
+    strategy: GangWish.Strategy
+    was_ready: bool
+    def __init__(self, gang: _Optional[int] = ..., bundles: _Optional[_Iterable[_Union[Amounts, _Mapping]]] = ..., strategy: _Optional[_Union[GangWish.Strategy, str]] = ..., python: _Optional[str] = ..., was_ready: bool = ...) -> None: ...
 
 class HealthReply(_message.Message):
     __slots__ = ["status"]
@@ -293,9 +395,11 @@ class NodeStatus(_message.Message):
     def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., free: _Optional[_Mapping[str, int]] = ..., silence_seconds: _Optional[float] = ..., draining: bool = ..., clients: _Optional[int] = ..., awaited: bool = ..., release: _Optional[str] = ..., pid: _Optional[int] = ..., log: _Optional[str] = ..., age_seconds: _Optional[float] = ..., load: _Optional[_Union[Beat, _Mapping]] = ...) -> None: ...
 
 class Note(_message.Message):
-    __slots__ = ["client", "drain", "kill_actor", "membership", "name", "registered", "room", "struck", "try_later"]
+    __slots__ = ["bundles", "client", "drain", "gang", "kill_actor", "membership", "name", "registered", "room", "struck", "try_later"]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
     KILL_ACTOR_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -303,8 +407,10 @@ class Note(_message.Message):
     ROOM_FIELD_NUMBER: _ClassVar[int]
     STRUCK_FIELD_NUMBER: _ClassVar[int]
     TRY_LATER_FIELD_NUMBER: _ClassVar[int]
+    bundles: BundlesOrder
     client: ClientAnswer
     drain: Drain
+    gang: GangAnswer
     kill_actor: KillActor
     membership: Membership
     name: NameAnswer
@@ -312,7 +418,7 @@ class Note(_message.Message):
     room: RoomAnswer
     struck: Struck
     try_later: TryLater
-    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., room: _Optional[_Union[RoomAnswer, _Mapping]] = ..., name: _Optional[_Union[NameAnswer, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., struck: _Optional[_Union[Struck, _Mapping]] = ..., client: _Optional[_Union[ClientAnswer, _Mapping]] = ..., kill_actor: _Optional[_Union[KillActor, _Mapping]] = ..., try_later: _Optional[_Union[TryLater, _Mapping]] = ...) -> None: ...
+    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., membership: _Optional[_Union[Membership, _Mapping]] = ..., room: _Optional[_Union[RoomAnswer, _Mapping]] = ..., name: _Optional[_Union[NameAnswer, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., struck: _Optional[_Union[Struck, _Mapping]] = ..., client: _Optional[_Union[ClientAnswer, _Mapping]] = ..., kill_actor: _Optional[_Union[KillActor, _Mapping]] = ..., try_later: _Optional[_Union[TryLater, _Mapping]] = ..., gang: _Optional[_Union[GangAnswer, _Mapping]] = ..., bundles: _Optional[_Union[BundlesOrder, _Mapping]] = ...) -> None: ...
 
 class PeerHello(_message.Message):
     __slots__ = ["address", "cluster", "incarnation", "protocol", "python", "release", "wanted"]
@@ -369,7 +475,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., cluster: _Optional[str] = ..., beat_seconds: _Optional[float] = ..., patience_seconds: _Optional[float] = ...) -> None: ...
 
 class Registration(_message.Message):
-    __slots__ = ["address", "age_seconds", "cluster", "draining", "epoch", "free", "host", "incarnation", "is_return", "labels", "log", "names", "pid", "protocol", "python", "release", "slots", "totals"]
+    __slots__ = ["address", "age_seconds", "cluster", "draining", "epoch", "free", "gangs", "held", "host", "incarnation", "is_return", "labels", "log", "names", "pid", "protocol", "python", "release", "slots", "totals"]
     class FreeEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -390,6 +496,8 @@ class Registration(_message.Message):
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
+    GANGS_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     IS_RETURN_FIELD_NUMBER: _ClassVar[int]
@@ -408,6 +516,8 @@ class Registration(_message.Message):
     draining: bool
     epoch: int
     free: _containers.ScalarMap[str, int]
+    gangs: _containers.RepeatedCompositeFieldContainer[GangWish]
+    held: _containers.RepeatedCompositeFieldContainer[BundlesHeld]
     host: str
     incarnation: int
     is_return: bool
@@ -420,31 +530,37 @@ class Registration(_message.Message):
     release: str
     slots: int
     totals: _containers.ScalarMap[str, int]
-    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., incarnation: _Optional[int] = ..., cluster: _Optional[str] = ..., address: _Optional[str] = ..., host: _Optional[str] = ..., totals: _Optional[_Mapping[str, int]] = ..., epoch: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameClaim, _Mapping]]] = ..., is_return: bool = ..., slots: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Label, _Mapping]]] = ..., free: _Optional[_Mapping[str, int]] = ..., draining: bool = ..., pid: _Optional[int] = ..., log: _Optional[str] = ..., age_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., release: _Optional[str] = ..., python: _Optional[str] = ..., incarnation: _Optional[int] = ..., cluster: _Optional[str] = ..., address: _Optional[str] = ..., host: _Optional[str] = ..., totals: _Optional[_Mapping[str, int]] = ..., epoch: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameClaim, _Mapping]]] = ..., is_return: bool = ..., slots: _Optional[int] = ..., labels: _Optional[_Iterable[_Union[Label, _Mapping]]] = ..., free: _Optional[_Mapping[str, int]] = ..., draining: bool = ..., pid: _Optional[int] = ..., log: _Optional[str] = ..., age_seconds: _Optional[float] = ..., held: _Optional[_Iterable[_Union[BundlesHeld, _Mapping]]] = ..., gangs: _Optional[_Iterable[_Union[GangWish, _Mapping]]] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ["beat", "claim", "client", "drained", "draining", "members_missed", "name", "registration", "release", "room"]
+    __slots__ = ["beat", "bundles", "claim", "client", "drained", "draining", "gang", "gang_release", "members_missed", "name", "registration", "release", "room"]
     BEAT_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    GANG_RELEASE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_MISSED_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     ROOM_FIELD_NUMBER: _ClassVar[int]
     beat: Beat
+    bundles: BundlesState
     claim: NameClaim
     client: ClientArrival
     drained: Drained
     draining: Draining
+    gang: GangWish
+    gang_release: GangRelease
     members_missed: MembersMissed
     name: NameQuestion
     registration: Registration
     release: NameRelease
     room: RoomQuestion
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., room: _Optional[_Union[RoomQuestion, _Mapping]] = ..., claim: _Optional[_Union[NameClaim, _Mapping]] = ..., release: _Optional[_Union[NameRelease, _Mapping]] = ..., name: _Optional[_Union[NameQuestion, _Mapping]] = ..., drained: _Optional[_Union[Drained, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., members_missed: _Optional[_Union[MembersMissed, _Mapping]] = ..., client: _Optional[_Union[ClientArrival, _Mapping]] = ...) -> None: ...
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., room: _Optional[_Union[RoomQuestion, _Mapping]] = ..., claim: _Optional[_Union[NameClaim, _Mapping]] = ..., release: _Optional[_Union[NameRelease, _Mapping]] = ..., name: _Optional[_Union[NameQuestion, _Mapping]] = ..., drained: _Optional[_Union[Drained, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., members_missed: _Optional[_Union[MembersMissed, _Mapping]] = ..., client: _Optional[_Union[ClientArrival, _Mapping]] = ..., gang: _Optional[_Union[GangWish, _Mapping]] = ..., gang_release: _Optional[_Union[GangRelease, _Mapping]] = ..., bundles: _Optional[_Union[BundlesState, _Mapping]] = ...) -> None: ...
 
 class Room(_message.Message):
     __slots__ = ["address", "node", "tasks"]

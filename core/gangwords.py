@@ -1,0 +1,55 @@
+"""Gangs between the head's machine and the wire: descriptions and commands there, messages here."""
+
+from __future__ import annotations
+
+from .rpc.protos import cluster_pb2 as pb
+from .scheduler import gang_words as words
+from .scheduler.gang_placing import Strategy
+from .scheduler.resources import Demand
+
+
+def gang_wish(said: pb.GangWish) -> words.Wish:
+    """Read what a node asks for; the machine judges it. A strategy of a later release is taken for the first one."""
+    known = pb.GangWish.Strategy.keys()
+    strategy = Strategy(known[said.strategy] if said.strategy < len(known) else known[0])
+    bundles = tuple(Demand.of(dict(bundle.amounts)) for bundle in said.bundles)
+    return words.Wish(said.gang, bundles, strategy, said.python, said.was_ready)
+
+
+def gangs_told(said: pb.Registration) -> words.GangsTold:
+    """Read what a node that registers says of gangs."""
+    held = tuple(words.Report(one.gang, one.attempt, frozenset(one.indices)) for one in said.held)
+    return words.GangsTold(held, tuple(map(gang_wish, said.gangs)))
+
+
+def gang_note(command: words.GangCommand) -> pb.Note:
+    """Tell a node what the machine has decided about a gang."""
+    match command:
+        case words.PrepareBundles():
+            bundles = [pb.Bundle(index=index, amounts=amounts_of(d)) for index, d in command.bundles.items()]
+            return _order(command, pb.BundlesOrder.PREPARE, bundles)
+        case words.ConfirmBundles():
+            return _order(command, pb.BundlesOrder.CONFIRM)
+        case words.ReleaseBundles():
+            return _order(command, pb.BundlesOrder.RELEASE)
+        case words.GangReady():
+            return pb.Note(gang=pb.GangAnswer(gang=command.gang, outcome=pb.GangAnswer.READY, nodes=command.nodes))
+        case words.GangBroken():
+            return pb.Note(gang=pb.GangAnswer(gang=command.gang, outcome=pb.GangAnswer.BROKEN, nodes=[command.lost]))
+        case words.GangRefused():
+            totals = [pb.Amounts(amounts=amounts) for amounts in command.totals]
+            return pb.Note(gang=pb.GangAnswer(gang=command.gang, reason=command.reason, totals=totals))
+
+
+def amounts_of(demand: Demand) -> dict[str, int]:
+    """Name what a demand needs; the way back is `Demand.of`."""
+    amounts = {"CPU": demand.cpu, "GPU": demand.gpu, **dict(demand.others)}
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _order(
+    command: words.PrepareBundles | words.ConfirmBundles | words.ReleaseBundles,
+    what: pb.BundlesOrder.What, bundles: list[pb.Bundle] | None = None,
+) -> pb.Note:  # fmt: skip
+    order = pb.BundlesOrder(gang=command.gang, attempt=command.attempt, what=what, bundles=bundles)
+    return pb.Note(bundles=order)
