@@ -38,9 +38,11 @@ from .gang_words import (
 )
 from .resources import Demand, Resources
 
-#: Gangs at a time, and bundles of one: more is a mistake of the program.
+#: Gangs at a time: more is a mistake of the program.
 GANGS = 10_000
-BUNDLES = 1_000
+
+#: Bundles of one gang. The search for their places goes as deep as there are bundles, and calls may nest 1000 deep.
+BUNDLES = 250
 
 #: Totals that a refusal lists: enough for people.
 TOTALS_TOLD = 8

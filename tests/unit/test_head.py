@@ -364,7 +364,7 @@ def test_gangs_go_over_the_wire(play: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("amounts", "reason"),
     [
-        ([], "a gang has 1 to 1000 bundles, not 0"),
+        ([], "a gang has 1 to 250 bundles, not 0"),
         ([{}], "a bundle is empty"),
         ([{"GPU": 15_000}], "GPUs of a bundle are a share of one or a whole number"),
         ([{"CPU": 30_000}], ""),

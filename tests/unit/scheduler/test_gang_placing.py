@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outboard.scheduler.gang_placing import Placement, Strategy, place, resources_of
+from outboard.scheduler.gangs import BUNDLES
 from outboard.scheduler.resources import Demand, Resources
 
 pytestmark = pytest.mark.timeout(20)
@@ -60,6 +61,17 @@ def test_devices_are_counted_whole() -> None:
 def test_hopeless_fit_among_many_ends_soon_and_does_not_pass_for_impossible() -> None:
     found = place(cpus(*[7] * 30, *[5] * 30, *[3] * 30, 9, 9), nodes(*range(5, 5 + 38)), Strategy.SPREAD)
     assert found.nodes or not found.is_sure
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_largest_gang_is_placed(strategy: Strategy) -> None:
+    amounts = [1000] + [2] * BUNDLES
+    assert len(place(cpus(*[2] * BUNDLES), nodes(*amounts), strategy).nodes) == BUNDLES
+
+
+def test_largest_gang_that_only_fits_when_all_others_move_is_placed() -> None:
+    sites = nodes(*range(BUNDLES, 0, -1))
+    assert len(place(cpus(*range(1, BUNDLES + 1)), sites, Strategy.STRICT_SPREAD).nodes) == BUNDLES
 
 
 @settings(deadline=None, max_examples=60)
