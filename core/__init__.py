@@ -48,7 +48,9 @@ __all__ = [
     "wait",
 ]
 
-_HOMES = {"ObjectRef": "refs", "ObjectRefGenerator": "generators"} | dict.fromkeys(("exit_actor", "get_actor", "kill", "method"), "actors")
+_HOMES = {"ObjectRef": "refs", "ObjectRefGenerator": "generators"} | dict.fromkeys(
+    ("exit_actor", "get_actor", "kill", "method"), "actors"
+)
 
 
 def __getattr__(name: str) -> _typing.Any:

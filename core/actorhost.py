@@ -66,6 +66,7 @@ class Maker:
         self.is_async = is_async
 
     def __call__(self) -> None:
+        """Make the object."""
         global _host
         _host = Host(self.identity)
         args = [_resolved(arg) for arg in self.args]
@@ -77,16 +78,15 @@ class Sealed:
     """A `Maker` pickled by value, with everything in it: for an actor that outlives who stored its arguments."""
 
     def __init__(self, maker: Maker) -> None:
-        import cloudpickle
+        import cloudpickle  # type: ignore[import-untyped]  # it has no types of its own
 
         args = tuple(_resolved(arg) for arg in maker.args)
         kwargs = {name: _resolved(arg) for name, arg in maker.kwargs.items()}
         self.is_async = maker.is_async
-        self.pickled: bytes = cloudpickle.dumps(
-            Maker(maker.cls, args, kwargs, maker.identity, is_async=maker.is_async)
-        )
+        self.pickled: bytes = cloudpickle.dumps(Maker(maker.cls, args, kwargs, maker.identity, is_async=maker.is_async))
 
     def __call__(self) -> None:
+        """Make the object."""
         pickle.loads(self.pickled)()
 
 
@@ -98,6 +98,7 @@ class Method:
         self.__name__ = self.__qualname__ = f"{class_name}.{method}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run one call."""
         host = _host
         assert host is not None
         if host.has_left:

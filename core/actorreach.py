@@ -1,7 +1,8 @@
 """The actors that one process calls: where they are, and what becomes of their calls. Used under the client's lock.
 
-An actor is a binding of the process that made it. Handles contain a reference to its *anchor*, an object of that process
-whose value says where the actor is, so they are counted like all references, and the last one's end lets the binding go.
+An actor is a binding of the process that made it. Handles contain a reference to its *anchor*, an object of that
+process whose value says where the actor is: so they are counted like all references, and the end of the last one lets
+the binding go.
 
 Another process that has a handle knows the actor by a number of its own below zero, as if it were a binding of its own:
 its kinds name the owner and the owner's number when they are sent (`describe`), and go to the actor's node directly. It

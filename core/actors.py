@@ -74,9 +74,10 @@ class ActorHandle:
         self._methods = methods
         self._in_order = in_order
         self._functions: dict[str, Method] = {}
-        self._engine: Any = ref.hold
+        engine: Any = ref.hold
+        self._engine = engine
         self._address = address  # of another program's
-        self._binding = binding or self._engine.actors.attach(identity.anchor, identity.label, in_order=in_order,
+        self._binding = binding or engine.actors.attach(identity.anchor, identity.label, in_order=in_order,
                                                              address=address)  # fmt: skip
 
     def __repr__(self) -> str:
@@ -86,7 +87,9 @@ class ActorHandle:
         options = self.__dict__.get("_methods", {}).get(name)
         if options is None:
             label = self.__dict__["_identity"].label if "_identity" in self.__dict__ else "of this handle"
-            raise AttributeError(f"actor {label} has no method {name!r}{_near(name, self.__dict__.get('_methods', {}))}")
+            raise AttributeError(
+                f"actor {label} has no method {name!r}{_near(name, self.__dict__.get('_methods', {}))}"
+            )
         function = self._functions.get(name)
         if function is None:
             function = self._functions.setdefault(name, Method(self._identity.class_name, name))
@@ -210,8 +213,8 @@ def _handle(engine: Engine, record: bytes) -> ActorHandle:
     root, identity, methods, in_order, address = pickle.loads(record)
     anchor = identity.anchor
     if root == engine.root:
-        return ActorHandle(engine.adopt_ref(*anchor, AnchorRef), identity, methods, in_order)
-    return ActorHandle(OuterRef(*anchor, engine), identity, methods, in_order, address)
+        return ActorHandle(engine.adopt_ref(anchor.owner, anchor.seq, AnchorRef), identity, methods, in_order)
+    return ActorHandle(OuterRef(anchor.owner, anchor.seq, engine), identity, methods, in_order, address)
 
 
 def _taken(found: ActorHandle, options: ActorOptions, namespace: str) -> ActorHandle:

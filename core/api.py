@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from . import engine as engines
-from .errors import ShutdownError
 from .actoroptions import ACTOR_OPTION_NAMES, ActorOptions
+from .errors import ShutdownError
 from .options import TASK_OPTION_NAMES, Settings, TaskOptions, unknown_option
 from .refs import ObjectRef, describe_value
 

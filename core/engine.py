@@ -201,7 +201,9 @@ class Engine(Protocol):
     namespace: str
     """Where names of actors belong that are given without a namespace."""
 
-    actors: ActorCalls
+    @property
+    def actors(self) -> ActorCalls:
+        """What it does about actors."""
 
     is_worker: bool
     """Whether this process is a worker, which runs tasks of a program."""

@@ -1,9 +1,9 @@
 """Generators: tasks and methods whose results come one by one, as references.
 
 The generator stays where it was made and goes on only when it is asked for the next value: each is a call of its own,
-of which the consumer keeps a few ahead. So it never runs far ahead of who takes from it, and its values are results like
-any other. That of a task has a process of its own, an actor without handles; that of an actor's method runs between the
-other calls of the actor.
+of which the consumer keeps a few ahead. So it never runs far ahead of who takes from it, and its values are results
+like any other. That of a task has a process of its own, an actor without handles; that of an actor's method runs
+between the other calls of the actor.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def stream_task(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     if inspect.isasyncgenfunction(function):
         raise TypeError(f"{function.__qualname__} is an async generator: those can be methods of actors only")
     engine = engines.current()
-    name = options.name or getattr(function, "__qualname__", type(function).__name__)
+    name = str(options.name or getattr(function, "__qualname__", type(function).__name__))
     calls = options.merged(num_returns=1, max_retries=0, retry_exceptions=False)
     anchor = engine.reserve_id()
     identity = actorhost.Identity(anchor, name)
@@ -194,6 +194,7 @@ class Collected:
         self.__name__ = self.__qualname__ = getattr(function, "__qualname__", type(function).__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[ObjectRef]:
+        """Run one call."""
         engine = engines.current()
         return [engine.put(value) for value in self.function(*args, **kwargs)]
 

@@ -76,7 +76,7 @@ class HeadNames(Names):
                 self._tell_release(key, request.owner)  # it has ended meanwhile
                 return
             self.held[key] = request.owner, request.record
-        outcome = pb.NameReply.Outcome.Value(cluster_pb2.NameAnswer.Outcome.Name(answer.outcome))
+        outcome = cluster_pb2.NameAnswer.Outcome.Name(answer.outcome)  # the same names in both
         self.reply(asked.client, pb.NameReply(outcome=outcome, record=answer.record, reason=answer.reason))
 
     def on_try_later(self, number: int) -> None:

@@ -51,7 +51,8 @@ class Inbox:
             Frame.GIVE_BACK: self._on_give_back, Frame.DROP_KINDS: self._on_drop_kinds,
             Frame.KIND: self._on_kind, Frame.PACKET: self._on_packet, Frame.RESUME: self._on_resume,
             Frame.PULLED: self._on_pulled, Frame.PASSED_ON: self._on_passed_on, Frame.LEAVING: self._on_leaving,
-            Frame.CANCEL: self._on_cancel, Frame.NAME_REPLY: self._on_name_reply, Frame.WELCOME: self._on_welcome, Frame.NODE_GONE: self._on_node_gone,
+            Frame.CANCEL: self._on_cancel, Frame.NAME_REPLY: self._on_name_reply,
+            Frame.WELCOME: self._on_welcome, Frame.NODE_GONE: self._on_node_gone,
         }  # fmt: skip
 
     def _on_welcome(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The number of its binding that every detached actor's keeper has for it.
 KEPT_BINDING = 1
 
-_WHY = {
+_WHY: dict[int, str] = {
     pb.Ask.KILL: "it was killed by outboard.kill()",
     pb.Ask.EXIT: "it has called exit_actor()",
 }

@@ -30,6 +30,7 @@ from .version import PROTOCOL, __version__
 from .workforce import Workforce
 
 if TYPE_CHECKING:
+    from .keeping import KeeperLink
     from .names import Names
     from .peering import Peering
     from .rpc.grpc_links import PeerLink
@@ -77,7 +78,9 @@ class Peer:
         "worker",
     )
 
-    def __init__(self, link: LoopLink | RemoteLink, incarnation: int, root: int, worker: int | None) -> None:
+    def __init__(
+        self, link: LoopLink | RemoteLink | KeeperLink, incarnation: int, root: int, worker: int | None
+    ) -> None:
         self.link: Any = link
         self.trunk: Trunk | None = None
         self.incarnation = incarnation
@@ -156,7 +159,8 @@ class Node:
             Frame.BORROW: self.exchange.on_borrow, Frame.RELEASE: self.exchange.on_release,
             Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
             Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone,
-            Frame.REACH: self._on_reach, Frame.NAME: self._on_name, Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
+            Frame.REACH: self._on_reach, Frame.NAME: self._on_name,
+            Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
     def now(self) -> float:
@@ -226,7 +230,9 @@ class Node:
         self.dispatch.on_client_joined(peer.incarnation, peer.root, self.now(), credit=credit)
         self.send(peer.incarnation, Frame.WELCOME, self.welcome(0, credit))
 
-    def add_peer(self, link: LoopLink | RemoteLink, incarnation: int, root: int, worker: int | None) -> Peer:
+    def add_peer(
+        self, link: LoopLink | RemoteLink | KeeperLink, incarnation: int, root: int, worker: int | None
+    ) -> Peer:
         """Register the other end of a link."""
         peer = self.peers[incarnation] = Peer(link, incarnation, root, worker)
         self.store.extents.on_process_met(incarnation)

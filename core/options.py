@@ -129,6 +129,7 @@ def _check_amount(name: str, amount: float) -> None:
 
 
 def check_count(name: str, count: int, *, least: int) -> None:
+    """Raise TypeError or ValueError unless an option is a whole number and large enough."""
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"{name} must be a whole number, not {count!r}")
     if count < least:
@@ -328,6 +329,7 @@ def _check_spelling(environ: Mapping[str, str]) -> None:
 
 
 def unknown_option(what: str, name: str, valid: Iterable[str]) -> str:
+    """Say that there is no such option, which is nearest and which there are."""
     near = _nearest(name, valid, cutoff=0.5)
     hint = f" (did you mean {near!r}?)" if near else ""
     return f"unknown {what} {name!r}{hint}; valid are {', '.join(valid)}"

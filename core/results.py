@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from .client import Client
@@ -35,7 +36,7 @@ def encode_results(client: Client, values: Iterable[Any], names: Iterator[Object
     mixed = False
     for value, oid in zip(values, names, strict=False):
         try:
-            encoded = client.values.encode_value(value, lambda oid=oid: oid, attempt, to_origin=True, inline=inline)
+            encoded = client.values.encode_value(value, partial(_same, oid), attempt, to_origin=True, inline=inline)
         except BaseException as error:
             cause = pb.Error.RAISED if isinstance(error, StoreFullError) else pb.Error.RESULT_UNPICKLABLE
             mixed = True
@@ -48,6 +49,10 @@ def encode_results(client: Client, values: Iterable[Any], names: Iterator[Object
             client.hold(oid)
         results.contained.extend(encoded.refs)
     return results._replace(mixed=mixed)
+
+
+def _same(oid: ObjectId) -> ObjectId:
+    return oid
 
 
 def _short(value: Any) -> str:

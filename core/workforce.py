@@ -39,8 +39,8 @@ DEATHS_KEPT = 100
 class Hand:
     """One worker process as its node knows it."""
 
-    __slots__ = ("actor", "binding", "claim", "dealt", "err", "is_concurrent", "kind", "link", "long", "number", "out", "owner", "peer",
-                 "pid", "place", "slot", "unsent")  # fmt: skip
+    __slots__ = ("actor", "binding", "claim", "dealt", "err", "is_concurrent", "kind", "link", "long", "number", "out",
+                 "owner", "peer", "pid", "place", "slot", "unsent")  # fmt: skip
 
     def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, owner: int,
                  binding: int) -> None:  # fmt: skip
@@ -86,7 +86,8 @@ class Workforce:
             commands.SendPacket: self._send_packet, commands.Grant: self._grant, commands.StartWorker: self._start,
             commands.StopWorker: self._stop, commands.KillWorker: lambda c: self.kill(c.worker),
             commands.Recall: self._recall, commands.Lost: self._lost, commands.Returned: self._returned,
-            commands.KindRefused: self._kind_refused, commands.BindingGone: self._binding_gone, commands.BindingFailed: self._binding_failed,
+            commands.KindRefused: self._kind_refused, commands.BindingGone: self._binding_gone,
+            commands.BindingFailed: self._binding_failed,
             commands.Unbound: self._unbound, commands.SignalCancel: self._signal_cancel,
             commands.KillLater: self._kill_later, commands.Resume: self._resume,
         }  # fmt: skip

@@ -178,5 +178,5 @@ class Resume(NamedTuple):
 
 Command = (
     StartWorker | StopWorker | KillWorker | SendPacket | Recall | Grant | Lost | Returned
-    | KindRefused | BindingFailed | Unbound | SignalCancel | KillLater | Resume
+    | KindRefused | BindingGone | BindingFailed | Unbound | SignalCancel | KillLater | Resume
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Lanes: the calls of one actor from here, whatever their kinds, in one order and under one window.
 
 Credits are per kind and let tasks overtake each other; a call of an actor must not overtake those made before it. So
-calls wait in the lane instead of in their kinds, and all kinds of a lane share its only `Share`. The actor's node grants
-nothing for them: a window takes the place of credit.
+calls wait in the lane instead of in their kinds, and all kinds of a lane share its only `Share`. What the actor's node
+grants for them means nothing: a window takes the place of credit.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Lane:
     """See the head of this file.
 
     - `in_order`: a call whose inputs are missing holds back those behind it; else it waits for them aside.
-    - `calls`: what has not been sent, by index; of one in order also what waits for inputs. Some may have settled since.
+    - `calls`: what has not been sent, by index; of one in order also what waits for inputs. Some may have settled.
     - `seeker`: the kind with which the own node is asked to look for a node, while `is_seeking`, calls or none: others
       may call the actor. `is_asking`: it has been.
-    - `shares`: the one share by its node, as the kinds of the lane have it; empty while nobody knows where the actor is.
+    - `shares`: the one share by its node, as the kinds of the lane have it; empty while nobody knows where it is.
     """
 
     __slots__ = ("_order", "calls", "in_order", "is_asking", "is_seeking", "seeker", "share", "shares")

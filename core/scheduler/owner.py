@@ -135,8 +135,8 @@ class Owner:
         """Record what the handles of an actor refer to; it has one reference. Its end is commanded: AnchorEnded."""
         self._owned[seq] = Anchor(binding)
 
-    def move_anchor(self, seq: int, value: bytes | None) -> None:
-        """Say where an actor is, or that it has ended (a failure); None: nobody knows for now."""
+    def move_anchor(self, seq: int, value: Any) -> None:
+        """Say where an actor is (value bytes), or that it has ended (a mark); None: nobody knows for now."""
         entry = self._owned.get(seq)
         if entry is not None:
             entry.value = value
@@ -192,8 +192,8 @@ class Owner:
         """
         lane = kind.lane
         share = kind.home if lane is None else lane.share
-        if (self.backlog or share.node or kind.refused is not None or kind.stride != 1 or share.outstanding >= share.limit
-                or share.nbytes):  # fmt: skip
+        if (self.backlog or share.node or kind.refused is not None or kind.stride != 1
+                or share.outstanding >= share.limit or share.nbytes):  # fmt: skip
             return 0
         index = self._next_seq
         self._next_seq = index + 1

@@ -92,8 +92,8 @@ class References:
         entry.count = count = entry.count - 1
         if count > 0 or (entry.value is None and type(entry) is not Anchor):
             return
-        if (type(entry) is not Anchor and entry.stored is None and not entry.contained and entry.borrowers is None and entry.handed_to is None
-                and not self.heirs):  # fmt: skip
+        if (type(entry) is not Anchor and entry.stored is None and not entry.contained and entry.borrowers is None
+                and entry.handed_to is None and not self.heirs):  # fmt: skip
             del self.owned[seq]  # the commonest end: nobody needs to hear of it
         else:
             self.settle(ObjectId(owner, seq), entry)

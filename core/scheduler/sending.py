@@ -79,7 +79,7 @@ class Sending:
         share.outstanding += 1
         share.nbytes += task.nbytes
         last = self._books.commands[-1] if self._books.commands else None
-        if (isinstance(last, Send) and last.kind is task.kind and last.attempt == task.attempt and last.node == share.node
+        if (isinstance(last, Send) and (last.kind, last.attempt, last.node) == (task.kind, task.attempt, share.node)
                 and task.index == last.first + len(last.tasks) * task.kind.stride):  # fmt: skip
             last.tasks.append(task)
         else:

@@ -61,8 +61,8 @@ class Binding:
 
     ``idle`` holds started workers without lease, ``spare`` starting ones; ``live`` counts workers that have not been
     told to end; ``started_at`` is when the last one was started. ``restarts`` counts processes that followed one that
-    died, ``reruns`` how often calls run again for it, ``ended_by`` is the worker whose death was the end; all of ordered
-    ones.
+    died, ``reruns`` how often calls run again for it, ``ended_by`` is the worker whose death was the end; all of
+    ordered ones.
     """
 
     __slots__ = (

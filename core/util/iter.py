@@ -30,7 +30,10 @@ __all__ = [
 
 
 def from_items(items: Sequence[Any], num_shards: int = 2, repeat: bool = False) -> ParallelIterator:
-    """Make an iterator over items, dealt to the shards one by one. `repeat`: for ever, each shard from its beginning."""
+    """Make an iterator over items, dealt to the shards one by one.
+
+    `repeat`: for ever, each shard from its beginning.
+    """
     _check(num_shards)
     shards = [list(items[shard::num_shards]) for shard in range(num_shards)]
     return from_iterators(shards, repeat=repeat, name=f"from_items[{len(items)}, shards={num_shards}]")

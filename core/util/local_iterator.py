@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .shards import Transform, chained
-from .transforms import Chained, Shuffle
+from .shards import chained
+from .transforms import Chained, Shuffle, Transform
 
 #: Makes the items of a local iterator, and notes in the list which actor the last one came from.
 Base = Callable[[list[Any]], Iterable[Any]]
@@ -42,7 +42,7 @@ class LocalIterator(Chained):
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalIterator, (self._base, self.name, self._transforms)
 
-    def _with(self, transform: Callable[[Iterator[Any]], Iterable[Any]], name: str) -> LocalIterator:
+    def _with(self, transform: Transform, name: str) -> LocalIterator:
         return LocalIterator(self._base, f"{self.name}.{name}" if name else self.name, (*self._transforms, transform))
 
     def shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> LocalIterator:
@@ -108,7 +108,7 @@ class LocalIterator(Chained):
             live = dict(zip(iterators, weights, strict=True))
             while live:
                 for iterator, weight in list(live.items()):
-                    for _ in itertools.repeat(None) if weight == "*" else range(max(1, int(weight))):
+                    for _turn in itertools.repeat(None) if weight == "*" else range(max(1, int(weight))):
                         try:
                             yield next(iterator)
                         except StopIteration:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import getrandbits
 from typing import Any, NoReturn
 
 from .. import api
 from .local_iterator import LocalIterator
-from .shards import ParallelIteratorWorker, ShardReader, Transform
-from .transforms import Chained, Shuffle
+from .shards import ParallelIteratorWorker, ShardReader
+from .transforms import Chained, Shuffle, Transform
 
 #: An actor, and the transformations of its items.
 Shard = tuple[Any, tuple[Transform, ...]]
@@ -31,7 +31,7 @@ class ParallelIterator(Chained):
     def __iter__(self) -> NoReturn:
         raise TypeError("a parallel iterator has no one order: iterate over it.gather_sync() or it.gather_async()")
 
-    def _with(self, transform: Callable[[Iterator[Any]], Iterable[Any]], name: str) -> ParallelIterator:
+    def _with(self, transform: Transform, name: str) -> ParallelIterator:
         shards = [(actor, (*transforms, transform)) for actor, transforms in self._shards]
         return ParallelIterator(shards, f"{self.name}.{name}" if name else self.name)
 

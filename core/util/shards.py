@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from random import getrandbits
 from typing import Any, NamedTuple
 
 from .. import api
-
-#: Makes an iterator from an iterator; what is chained to an iterator is a tuple of these.
-Transform = Callable[[Iterator[Any]], Iterator[Any]]
+from .transforms import Transform
 
 #: Items of one batch at most, and seconds after which one goes out with what there is.
 BATCH_ITEMS, BATCH_SECONDS = 1000, 0.01

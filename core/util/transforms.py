@@ -6,14 +6,19 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from .. import api
 
 Items = Iterator[Any]
 
+#: Makes items from an iterator; what is chained to an iterator is a tuple of these.
+Transform = Callable[[Items], Iterable[Any]]
 
-class ForEach(NamedTuple):
+
+@dataclass(frozen=True)
+class ForEach:
     """Applies a function; with `max_concurrency` > 1 in so many tasks at a time, in order."""
 
     function: Callable[[Any], Any]
@@ -37,7 +42,8 @@ class ForEach(NamedTuple):
             yield api.get(running.popleft())
 
 
-class Filter(NamedTuple):
+@dataclass(frozen=True)
+class Filter:
     """Keeps the items for which a function says so."""
 
     function: Callable[[Any], Any]
@@ -47,7 +53,8 @@ class Filter(NamedTuple):
         return filter(self.function, items)
 
 
-class Batched(NamedTuple):
+@dataclass(frozen=True)
+class Batched:
     """Makes lists of n items, the last one perhaps of fewer."""
 
     n: int
@@ -58,7 +65,8 @@ class Batched(NamedTuple):
             yield batch
 
 
-class Flatten(NamedTuple):
+@dataclass(frozen=True)
+class Flatten:
     """Gives the items of the items."""
 
     def __call__(self, items: Items) -> Items:
@@ -66,7 +74,8 @@ class Flatten(NamedTuple):
         return itertools.chain.from_iterable(items)
 
 
-class Shuffle(NamedTuple):
+@dataclass(frozen=True)
+class Shuffle:
     """Gives items in random order, each from a buffer of so many."""
 
     size: int
@@ -87,7 +96,7 @@ class Shuffle(NamedTuple):
 class Chained:
     """What shard iterators and local ones have in common: a copy of themselves with one transformation more."""
 
-    def _with(self, transform: Callable[[Items], Iterable[Any]], name: str) -> Any:
+    def _with(self, transform: Transform, name: str) -> Any:
         raise NotImplementedError
 
     def for_each(self, fn: Callable[[Any], Any], max_concurrency: int = 1,
@@ -118,6 +127,6 @@ class Chained:
         """Give the items of what a function makes of each item."""
         return self._with(ForEach(fn), "combine()")._with(Flatten(), "")
 
-    def transform(self, fn: Callable[[Items], Iterable[Any]]) -> Any:
+    def transform(self, fn: Transform) -> Any:
         """Apply a function that makes an iterator from the iterator."""
         return self._with(fn, "transform()")

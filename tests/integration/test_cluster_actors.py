@@ -42,16 +42,20 @@ COUNTER = """
 
 @pytest.mark.parametrize("slotless", [False, True])
 def test_tasks_and_actors_call_across_nodes(commands: Commands, join: Any, program: Any, slotless: bool) -> None:
-    head, first = commands.head("--resources", "here=1")
+    _, first = commands.head("--resources", "here=1")
     second = join("--resources", "there=1")
-    text = COUNTER + """
-    here, there = (Counter.options(resources={name: 0.5}).remote(start) for name, start in (("here", 0), ("there", 100)))
+    text = (
+        COUNTER
+        + """
+    here = Counter.options(resources={"here": 0.5}).remote(0)
+    there = Counter.options(resources={"there": 0.5}).remote(100)
     print(*ob.get([here.where.remote(), there.where.remote()], timeout=20))
     for task, actor in (("here", there), ("there", here), ("there", there)):
         show(add_to.options(resources={task: 0.1}).remote(actor, 3))
     show(here.call.remote(there)), show(there.call.remote(here))
     show(there.total.remote(np.ones(200_000))), show(here.total.remote(ob.put(np.ones(200_000))))
     """
+    )
     assert finish(program(text, slotless=slotless)) == [
         f"{first} {second}", "103", "3", "106", "107", "4", "200000.0", "200000.0"
     ]  # fmt: skip
@@ -62,7 +66,9 @@ def test_a_killed_node_ends_its_actors_or_they_begin_again_elsewhere(
 ) -> None:
     commands.head()
     nodes = [join("--resources", "disk=1") for _ in range(2)]
-    text = COUNTER + """
+    text = (
+        COUNTER
+        + """
     sturdy = Counter.options(resources={"disk": 1}, max_restarts=-1, max_task_retries=-1).remote(10)
     place = ob.get(sturdy.where.remote(), timeout=20)
     fragile = Counter.options(resources={"disk": 1}).remote(1)
@@ -76,6 +82,7 @@ def test_a_killed_node_ends_its_actors_or_they_begin_again_elsewhere(
     show(user.call.remote(sturdy))
     show(sturdy.add.remote())
     """
+    )
     running = program(text)
     place = int(await_line(running))
     assert place in nodes and await_line(running) == "11"
@@ -94,25 +101,37 @@ def test_other_programs_find_actors_by_name_and_detached_ones_stay(
     ob.shutdown()
     ob.init(namespace="shop")
     """
-    owner = program(space + COUNTER + """
+    owner = program(
+        space
+        + COUNTER
+        + """
     till = Counter.options(name="till").remote(0)
     stock = Counter.options(name="stock", lifetime="detached", resources={"there": 1}).remote(50)
     show(till.add.remote())
     sys.stdin.readline()
-    """)
+    """
+    )
     assert await_line(owner) == "1"
-    guest = program(space + COUNTER + """
+    guest = program(
+        space
+        + COUNTER
+        + """
     till, stock = ob.get_actor("till"), ob.get_actor("stock")
     show(till.add.remote()), show(stock.add.remote())
     show(add_to.remote(till, 5)), show(add_to.remote(stock, 5))
     show(stock.total.remote(np.ones(200_000)))
     sys.stdin.readline()
     show(till.add.remote()), show(stock.add.remote())
-    """, slotless=True)
+    """,
+        slotless=True,
+    )
     assert [await_line(guest) for _ in range(5)] == ["2", "51", "7", "56", "200000.0"]
     finish(owner)
     assert finish(guest) == ["ActorDiedError", "57"]
-    last = space + COUNTER + """
+    last = (
+        space
+        + COUNTER
+        + """
     stock = ob.get_actor("stock")
     show(stock.add.remote())
     ob.kill(stock)
@@ -122,4 +141,5 @@ def test_other_programs_find_actors_by_name_and_detached_ones_stay(
     except ValueError:
         print("gone")
     """
+    )
     assert finish(program(last)) == ["58", "ActorDiedError", "gone"]

@@ -78,7 +78,7 @@ def test_shards_are_chosen_joined_and_dealt_anew() -> None:
     joined = items.union(items.for_each(lambda x: -x))
     assert joined.num_shards() == 4 and sorted(joined.gather_async()) == [-5, -4, -3, -2, -1, 0, 0, 1, 2, 3, 4, 5]
     parts = [list(shard) for shard in items.repartition(3).shards()]
-    assert len(parts) == 3 and sorted(sum(parts, [])) == list(range(6))
+    assert len(parts) == 3 and sorted(item for part in parts for item in part) == list(range(6))
 
 
 def test_shards_and_whole_iterators_are_read_by_tasks() -> None:

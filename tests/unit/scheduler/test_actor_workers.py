@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from outboard.ids import Span
 from outboard.scheduler.commands import (
     BindingFailed,
     BindingGone,
@@ -18,7 +19,6 @@ from outboard.scheduler.commands import (
     Unbound,
 )
 from outboard.scheduler.intervals import Interval
-from outboard.ids import Span
 
 from .dispatching import ROOT, Node, indices, lost, only, packets
 
@@ -26,9 +26,11 @@ OTHER, ACTOR = 9, 5
 
 
 class ActorNode(Node):
-    """One client with an actor, and a second client that calls it. Kinds 10 and 20 are the first one's, 30 the other's."""
+    """A client with an actor, and another one that calls it. Kinds 10 and 20 are the first one's, 30 the other's."""
 
-    def __init__(self, *, restarts: int = 0, retries: int = 0, concurrency: int = 0, has_initializer: bool = False) -> None:
+    def __init__(
+        self, *, restarts: int = 0, retries: int = 0, concurrency: int = 0, has_initializer: bool = False
+    ) -> None:
         super().__init__()
         self.dispatch.on_client_joined(OTHER, OTHER, 0.0)
         spec = BindingSpec(ACTOR, 1, has_initializer, ordered=True, eager=True, max_restarts=restarts,
