@@ -33,7 +33,9 @@ _REFUSALS = {
 _ENDED = "the node ended before it answered; see its message on stderr"
 
 
-def greet(sock: socket.socket, timeout: float, on_shutdown: Callable[[], None], settings: Settings) -> NativeEngine:
+def greet(
+    sock: socket.socket, timeout: float, on_shutdown: Callable[[], None], settings: Settings = Settings()
+) -> NativeEngine:
     """Say hello over a new connection and return an engine on it.
 
     Raises:
