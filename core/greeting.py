@@ -30,11 +30,14 @@ _REFUSALS = {
                 errors.AuthenticationError)
 }  # fmt: skip
 
+#: What a client is given that nobody has told otherwise.
+USUAL = Settings()
+
 _ENDED = "the node ended before it answered; see its message on stderr"
 
 
 def greet(
-    sock: socket.socket, timeout: float, on_shutdown: Callable[[], None], settings: Settings = Settings()
+    sock: socket.socket, timeout: float, on_shutdown: Callable[[], None], settings: Settings = USUAL
 ) -> NativeEngine:
     """Say hello over a new connection and return an engine on it.
 
