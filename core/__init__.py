@@ -26,6 +26,7 @@ if _typing.TYPE_CHECKING:
     )
     from .generators import ObjectRefGenerator
     from .refs import ObjectRef
+    from .runtime_context import get_runtime_context
 
 __all__ = [
     "ObjectRef",
@@ -37,6 +38,7 @@ __all__ = [
     "exit_actor",
     "get",
     "get_actor",
+    "get_runtime_context",
     "init",
     "is_initialized",
     "kill",
@@ -48,7 +50,7 @@ __all__ = [
     "wait",
 ]
 
-_HOMES = {"ObjectRef": "refs", "ObjectRefGenerator": "generators"} | dict.fromkeys(
+_HOMES = {"ObjectRef": "refs", "ObjectRefGenerator": "generators", "get_runtime_context": "runtime_context"} | dict.fromkeys(
     ("exit_actor", "get_actor", "kill", "method"), "actors"
 )
 

@@ -107,6 +107,7 @@ class Client:
         self.on_closed: Callable[[], None] = lambda: None
         self.on_broken: Callable[[Exception], None] = self._end_broken
         self.in_task: Callable[[], bool] = lambda: False
+        self.running_task: Callable[[], ObjectId | None] = lambda: None
         self.on_interrupted: Callable[[], None] = lambda: None
         self.on_unbound: Callable[[int], None] = lambda binding: None
         self.on_anchor_ended: Callable[[int], None] = lambda seq: None

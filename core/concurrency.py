@@ -25,6 +25,7 @@ from .packetpart import PACKET_MAX
 from .results import Results, encode_results
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
+from .runtime_context import running_call
 
 if TYPE_CHECKING:
     from .worker import RunningKind, Worker
@@ -123,6 +124,7 @@ class Concurrency:
         """Rebuild the arguments and call; returns (ok, what came or the value bytes of its error)."""
         worker, kind = self._worker, call.kind
         call.began = time.perf_counter()
+        running_call.set(ObjectId(call.owner, call.index))
         try:
             with self._decoding:  # one at a time, so that each knows which pins it has taken over
                 worker.client.values.taken.clear()

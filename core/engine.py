@@ -198,6 +198,15 @@ class Engine(Protocol):
     root: int
     """Incarnation of the program's client, 0 for engines without."""
 
+    node_id: str
+    """The node of this process, as `nodes` names it; of an engine without, its own name."""
+
+    worker_id: str
+    """Names this process among those of the cluster."""
+
+    actor_starts: int
+    """In an actor: how many processes it has had at its node, this one included."""
+
     namespace: str
     """Where names of actors belong that are given without a namespace."""
 
@@ -207,6 +216,9 @@ class Engine(Protocol):
 
     is_worker: bool
     """Whether this process is a worker, which runs tasks of a program."""
+
+    def running_task(self) -> ObjectId | None:
+        """Name the task that this worker runs, by its first result; None where no one task does."""
 
     def put(self, value: Any) -> ObjectRef:
         """Store one value; TypeError for a reference, `SerializationError` for what does not pickle."""

@@ -35,10 +35,12 @@ class InlineEngine:
     is_worker = False
     root = 0
     namespace = ""
+    actor_starts = 1
 
     def __init__(self) -> None:
         self.dropped: deque[tuple[int, int]] = deque()
         self._owner = getrandbits(64)
+        self.node_id = self.worker_id = f"{self._owner:016x}"
         self._seqs = itertools.count(1)
         self._binding_ids = itertools.count(1)
         self._objects: dict[int, Completion] = {}
@@ -50,6 +52,9 @@ class InlineEngine:
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
         self.is_shut = False
+
+    def running_task(self) -> ObjectId | None:
+        """Name none: what runs is the program itself."""
 
     def put(self, value: Any) -> ObjectRef:
         """Keep the value itself, not a copy."""

@@ -52,6 +52,9 @@ class NativeEngine:
         self.client = client
         self.root = root or client.incarnation
         self.namespace = namespace
+        self.node_id = f"{client.welcome.node:016x}"
+        self.worker_id = f"{client.incarnation:016x}"
+        self.actor_starts = 1
         self.dropped = client.dropped
         self.is_worker = False
         self.pid = os.getpid()
@@ -75,6 +78,10 @@ class NativeEngine:
         return f"<NativeEngine {state} unanswered={owner.unanswered} objects={len(owner.refs.owned)}>"
 
     # -- objects ------------------------------------------------------------------------------------------------------
+
+    def running_task(self) -> ObjectId | None:
+        """See `Engine.running_task`."""
+        return self.client.running_task()
 
     def put(self, value: Any) -> ObjectRef:
         """See `Engine.put`."""

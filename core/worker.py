@@ -23,7 +23,7 @@ from . import engine as engines
 from . import forks
 from .client import Client
 from .failures import as_exception, encode_error, input_cause
-from .ids import ObjectId
+from .ids import ObjectId, item_object
 from .interrupts import shield
 from .native import NativeEngine
 from .packetpart import PACKET_MAX, PacketPart
@@ -158,6 +158,7 @@ class Worker:
         self.root = hello.incarnation
         self.client = Client(self.link, welcome.you, welcome)
         self.client.in_task = self._in_task
+        self.client.running_task = self._running_task
         self.client.on_kinds_dropped = self._forget_kinds
         self.client.on_calls_cancelled = self._cancel_calls
         self.client.on_interrupted = self._cancel_children
@@ -166,6 +167,7 @@ class Worker:
         self.is_ordered = binding.ordered
         engine = NativeEngine(self.client, root=self.root, namespace=hello.namespace)
         engine.is_worker = True
+        engine.actor_starts = 1 + binding.restarts
         engines.install(engine)
         forks.watch(engine)
         signal.signal(CANCEL_SIGNAL, self._on_cancel_signal)
@@ -185,6 +187,13 @@ class Worker:
         if threading.get_ident() == self.main_thread:
             return self.in_user_code or self.is_encoding or self.is_initializing
         return (self.in_user_code or self.is_initializing) and not self.client.background.is_current
+
+    def _running_task(self) -> ObjectId | None:
+        running = self.slot.running() if self.in_user_code or self.is_encoding else None
+        if running is None:
+            return None
+        owner, stream, index = running
+        return item_object(owner, stream, index) if stream else ObjectId(owner, index)
 
     def _become(self, hello: pb.Hello) -> None:
         """Look to the tasks like a process of the client."""

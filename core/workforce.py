@@ -167,6 +167,8 @@ class Workforce:
         hand.is_concurrent = described.max_concurrency > 0
         link.send(Frame.WELCOME, node.welcome(incarnation))
         link.send(Frame.HELLO, root.hello.SerializeToString())
+        if command.restarts:
+            binding += pb.Binding(restarts=command.restarts).SerializeToString()  # fields that come later are added
         link.send(Frame.BIND, binding)
         link.flush()
         env = dict(self.thread_limits)

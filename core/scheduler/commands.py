@@ -64,6 +64,7 @@ class StartWorker(NamedTuple):
     client: int
     binding: int
     gpu_ids: tuple[int, ...]
+    restarts: int = 0  #: of an actor: processes that came before this one
 
 
 class StopWorker(NamedTuple):

@@ -125,7 +125,7 @@ class Ask(_message.Message):
     def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ..., end: _Optional[_Union[Ask.End, str]] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ["eager", "id", "initializer", "keeper", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "name", "namespace", "ordered", "processes", "record", "sys_path"]
+    __slots__ = ["eager", "id", "initializer", "keeper", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "name", "namespace", "ordered", "processes", "record", "restarts", "sys_path"]
     EAGER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     INITIALIZER_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +140,7 @@ class Binding(_message.Message):
     ORDERED_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     RECORD_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
     SYS_PATH_FIELD_NUMBER: _ClassVar[int]
     eager: bool
     id: int
@@ -155,8 +156,9 @@ class Binding(_message.Message):
     ordered: bool
     processes: int
     record: bytes
+    restarts: int
     sys_path: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ..., keeper: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ..., keeper: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ..., restarts: _Optional[int] = ...) -> None: ...
 
 class BindingFailed(_message.Message):
     __slots__ = ["death", "id", "outcome"]
