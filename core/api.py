@@ -89,9 +89,12 @@ def get(refs: ObjectRef | list[ObjectRef], timeout: float | None = None) -> Any:
 
 
 def wait(
-    refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None
+    refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
 ) -> tuple[list[ObjectRef], list[ObjectRef]]:
-    """Wait for some of several references; returns (ready, others). See `Engine.wait`."""
+    """Wait for some of several references; returns (ready, others). See `Engine.wait`.
+
+    `fetch_local` makes no difference: values travel when they are asked for, by `get` and by tasks.
+    """
     return engines.current().wait(refs, num_returns, timeout)
 
 

@@ -347,6 +347,8 @@ class NativeEngine:
         client = self.client
         with shield, client.lock:
             if ref.owner == client.incarnation:
+                if force and client.owner.is_call(ref.seq):
+                    raise ValueError("force=True would end the actor, not its call alone: outboard.kill(actor) does that")
                 client.owner.cancel(ref.seq, force=force, kill_after=0.0 if force else kill_after)
                 client.failures += 1
             else:

@@ -166,7 +166,9 @@ class Leases:
             self.stop(worker)
         elif len(binding.idle) > PROCESSES_PER_SLOT * self._tables.resources.slots and not binding.spec.processes:
             # The one that has been idle longest, not this one: it may have been started for what waits.
-            self.stop(next(iter(binding.idle.values())))
+            oldest = next((idle for idle in binding.idle.values() if not idle.keeps_actors), None)
+            if oldest is not None:
+                self.stop(oldest)
         if binding.is_closing:
             self.settle(binding)
 
@@ -311,7 +313,8 @@ class Leases:
         """Idle workers that may end for one of a binding."""
         for worker in self._tables.workers.values():
             other = worker.binding
-            if worker.state == IDLE and other is not binding and not other.spec.ordered:
+            is_spared = not other.spec.ordered and not worker.keeps_actors
+            if worker.state == IDLE and other is not binding and is_spared:
                 yield worker
 
     def _stop_another(self, binding: Binding) -> None:

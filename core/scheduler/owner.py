@@ -229,6 +229,11 @@ class Owner:
             self._books.owed[task.index] = task
         self._settling.fail(task, TaskEvent.CANCEL, CancelledMark(task.kind.name))
 
+    def is_call(self, seq: int) -> bool:
+        """Whether an object is to come of a call of an actor."""
+        task = self._task_of(seq)
+        return task is not None and task.kind.lane is not None and task.state in UNSETTLED
+
     def _order_cancel(self, task: Task, force: bool, kill_after: float | None) -> None:
         assert task.share is not None
         span = Span(PLAIN_STREAM, task.index, 1, task.attempt, task.kind.stride)

@@ -149,6 +149,11 @@ class Worker:
         return f"<Worker {self.number} {self.state.name} {self.range.tasks} tasks in {len(self.range.packets)} packets>"
 
     @property
+    def keeps_actors(self) -> bool:
+        """Whether its tasks have made actors, which would end with it."""
+        return any(binding.spec.ordered for client in self.clients for binding in client.bindings.values())
+
+    @property
     def tasks_left(self) -> int:
         """How many more tasks it may be given in its life."""
         limit = self.binding.spec.max_tasks

@@ -134,6 +134,17 @@ def test_kill_fails_what_was_pending_with_the_reason_wherever_it_is_called() -> 
             outboard.get(ref, timeout=20)
 
 
+def test_cancelling_a_call_by_force_is_refused_since_the_actor_would_end() -> None:
+    counter = RemoteCounter.remote()
+    nap = counter.nap.remote(100)
+    with pytest.raises(ValueError, match=r"outboard\.kill\(actor\)"):
+        outboard.cancel(nap, force=True)
+    outboard.cancel(nap)
+    with pytest.raises(errors.TaskCancelledError):
+        outboard.get(nap, timeout=20)
+    assert outboard.get(counter.add.remote(), timeout=20) == 1
+
+
 def test_an_actor_may_leave_and_what_it_had_done_is_told() -> None:
     counter = RemoteCounter.options(max_restarts=5).remote(3)
     before, leaving = counter.add.remote(), counter.leave.remote()

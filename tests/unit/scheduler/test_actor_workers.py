@@ -16,6 +16,7 @@ from outboard.scheduler.commands import (
     SendPacket,
     SignalCancel,
     StartWorker,
+    StopWorker,
     Unbound,
 )
 from outboard.scheduler.intervals import Interval
@@ -203,3 +204,14 @@ def test_tasks_without_cpu_that_wait_for_others_to_end_keep_no_call_out() -> Non
     assert indices(only(node.call(1, 30), SendPacket)) == [node.next_index - 1]
     node.on_kind(ROOT, KindSpec(41, 0, {"CPU": 1}))
     assert packets(node.start(node.submit(1, 41))), "nor anything else"
+
+
+def test_a_worker_whose_task_has_made_an_actor_does_not_make_room_for_others() -> None:
+    node = Node(cpus=1)
+    packet = only(node.start(node.submit()), SendPacket)
+    maker = 77
+    node.on_client_joined(maker, ROOT, 0.0, worker=packet.worker)
+    node.start(node.on_binding(maker, BindingSpec(1, 1, ordered=True, eager=True)))
+    node.finish(packet)
+    others = BindingSpec(2, 5, eager=True)
+    assert not [c for c in node.on_binding(ROOT, others) if isinstance(c, StopWorker)]
