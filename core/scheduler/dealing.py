@@ -55,7 +55,7 @@ class Dealer:
             tables.rotation.ready
             or tables.resuming
             or demand.gpu
-            or not demand.cpu
+            or not (demand.cpu or shape.binding.spec.ordered)  # how many without CPU may run is looked at elsewhere
             or not self._leases.has_idle(shape)
             or not tables.resources.fits(demand)
         ):
