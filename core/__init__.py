@@ -50,9 +50,11 @@ __all__ = [
     "wait",
 ]
 
-_HOMES = {"ObjectRef": "refs", "ObjectRefGenerator": "generators", "get_runtime_context": "runtime_context"} | dict.fromkeys(
-    ("exit_actor", "get_actor", "kill", "method"), "actors"
-)
+_HOMES = {
+    "ObjectRef": "refs",
+    "ObjectRefGenerator": "generators",
+    "get_runtime_context": "runtime_context",
+} | dict.fromkeys(("exit_actor", "get_actor", "kill", "method"), "actors")
 
 
 def __getattr__(name: str) -> _typing.Any:

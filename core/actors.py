@@ -141,7 +141,7 @@ class RemoteClass:
         is_async = _is_async(cls)
         concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if is_async else 1)
         terms = ActorTerms(anchor, options.max_restarts, concurrency if is_async or concurrency > 1 else 0,
-                           options.of_calls())  # fmt: skip
+                           options.of_calls(), cls.__name__, options.name or "", namespace)  # fmt: skip
         maker = Maker(cls, args, kwargs, identity, is_async=is_async)
         try:
             if options.lifetime:

@@ -65,4 +65,5 @@ def describe(node: cluster_pb2.NodeStatus) -> pb.NodeStatus:
     load = node.load
     return pb.NodeStatus(node=node.member.incarnation, host=node.member.host, pid=node.pid, totals=node.member.totals,
                          free=node.free, running=load.running, queued=load.queued, store_nbytes=load.store_nbytes,
-                         store_used_nbytes=load.store_used_nbytes)  # fmt: skip
+                         store_used_nbytes=load.store_used_nbytes,
+                         actors=map(pb.ActorStatus.FromString, load.actors))  # fmt: skip

@@ -65,12 +65,16 @@ class ActorTerms(NamedTuple):
         max_restarts: processes that may follow one that died, -1 for any number.
         max_concurrency: calls that may run at a time, in no order then; 0 for one.
         calls: what each call asks for.
+        class_name, name, namespace: for people.
     """
 
     anchor: ObjectId
     max_restarts: int = 0
     max_concurrency: int = 0
     calls: TaskOptions = TaskOptions(num_cpus=0, max_retries=0)
+    class_name: str = ""
+    name: str = ""
+    namespace: str = ""
 
 
 class TaskArray(Protocol):

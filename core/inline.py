@@ -190,7 +190,7 @@ class InlineEngine:
         """Describe this process as the only node, without workers."""
         amounts = self.cluster_resources()
         host = {"id": f"{self._owner:016x}", "host": socket.gethostname(), "pid": os.getpid()}
-        return [{**host, "resources": amounts, "available": dict(amounts), "workers": []}]
+        return [{**host, "resources": amounts, "available": dict(amounts), "workers": [], "actors": []}]
 
     def cluster_resources(self) -> dict[str, float]:
         """Give the CPUs of the machine."""

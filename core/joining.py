@@ -183,6 +183,8 @@ class Membership:
                        clients=sum(peer.worker is None and peer.trunk is None for peer in node.peers.values()),
                        store_nbytes=node.store.extents.budget_nbytes,
                        store_used_nbytes=node.store.extents.used_nbytes)  # fmt: skip
+        actors = node.workforce.describe_actors({w.worker: w.state for w in seen.workers})
+        beat.actors.extend(actor.SerializeToString() for actor in actors)
         if free == self._told:
             beat.unchanged = True
         else:

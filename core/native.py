@@ -348,7 +348,9 @@ class NativeEngine:
         with shield, client.lock:
             if ref.owner == client.incarnation:
                 if force and client.owner.is_call(ref.seq):
-                    raise ValueError("force=True would end the actor, not its call alone: outboard.kill(actor) does that")
+                    raise ValueError(
+                        "force=True would end the actor, not its call alone: outboard.kill(actor) does that"
+                    )
                 client.owner.cancel(ref.seq, force=force, kill_after=0.0 if force else kill_after)
                 client.failures += 1
             else:
@@ -555,6 +557,18 @@ class NativeEngine:
                 "store_used_nbytes": node.store_used_nbytes,
                 "workers": [
                     {"pid": w.pid, "state": w.state, "binding": w.binding, "owner": w.owner} for w in node.workers
+                ],
+                "actors": [
+                    {
+                        "actor_id": ObjectId(a.owner, a.anchor).hex(),
+                        "class_name": a.class_name,
+                        "name": a.name,
+                        "namespace": a.namespace,
+                        "state": a.state,
+                        "pid": a.pid,
+                        "num_restarts": a.restarts,
+                    }
+                    for a in node.actors
                 ],
             }
             for node in reply.nodes

@@ -46,6 +46,8 @@ class NativeActors:
         """Take a new binding into the books and tell a node of it. Under the client's lock."""
         spec = self._client.binding_specs[binding.id]
         spec.ordered, spec.max_restarts, spec.max_concurrency = True, terms.max_restarts, terms.max_concurrency
+        spec.anchor, spec.class_name = terms.anchor.seq, terms.class_name
+        spec.name, spec.namespace = terms.name, terms.namespace
         binding.is_actor = True
         self._own[terms.anchor.seq] = binding
         self._client.actors.open(binding.id, terms.anchor.seq, terms.calls.demand())
@@ -79,6 +81,7 @@ class NativeActors:
             id=KEPT_BINDING, keeper=terms.anchor.owner, processes=1, initializer=make, label=label, ordered=True,
             eager=not terms.calls.num_gpus, max_restarts=terms.max_restarts, max_concurrency=terms.max_concurrency,
             sys_path=sys.path, modules=engines.companions, namespace=space, name=own, record=record,
+            anchor=terms.anchor.seq, class_name=terms.class_name,
         )  # fmt: skip
         with shield, client.lock:
             client.check_open()

@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .ids import RESOURCE_UNIT, ObjectId
@@ -32,6 +32,9 @@ TEMPLATE_ENDS, TEMPLATE_ENDS_SECONDS = 5, 10.0
 #: Seconds after which a worker that had not begun a cancelled task is looked at again.
 LOOK_AGAIN_SECONDS = 0.02
 
+#: Actors that a node describes; more would make its beat too long.
+ACTORS_SHOWN = 100
+
 #: Deaths remembered for the messages that name them.
 DEATHS_KEPT = 100
 
@@ -40,7 +43,7 @@ class Hand:
     """One worker process as its node knows it."""
 
     __slots__ = ("actor", "binding", "claim", "dealt", "err", "is_concurrent", "kind", "link", "long", "number", "out",
-                 "owner", "peer", "pid", "place", "slot", "unsent")  # fmt: skip
+                 "owner", "peer", "pid", "restarts", "place", "slot", "unsent")  # fmt: skip
 
     def __init__(self, number: int, place: int, peer: Peer, claim: ClaimSender, slot: Slot, owner: int,
                  binding: int) -> None:  # fmt: skip
@@ -55,6 +58,7 @@ class Hand:
         self.pid = 0
         self.kind = (0, 0)  # owner and kind of the packet that ended last
         self.dealt: dict[int, tuple[int, int]] = {}  # the same of packets that have not ended, in the order they run
+        self.restarts = 0  # of an actor: processes that came before this one
         self.is_concurrent = False  # it runs several calls at a time
         self.actor = ""  # name of the class, when it keeps an object of one
         self.out: LineReader
@@ -165,6 +169,7 @@ class Workforce:
         described = pb.Binding.FromString(binding)
         hand.actor = described.label if described.ordered else ""
         hand.is_concurrent = described.max_concurrency > 0
+        hand.restarts = command.restarts
         link.send(Frame.WELCOME, node.welcome(incarnation))
         link.send(Frame.HELLO, root.hello.SerializeToString())
         if command.restarts:
@@ -401,6 +406,26 @@ class Workforce:
         self.bindings.pop((command.client, command.binding), None)
         body = pb.Unbind(id=command.binding).SerializeToString()
         self.node.send(command.client, Frame.UNBOUND, body)
+
+    def describe_actors(self, states: Mapping[int, str]) -> list[pb.ActorStatus]:
+        """Say of what actors this node knows, by the states of its workers; of some when there are many."""
+        hands = {(hand.owner, hand.binding): hand for hand in self.hands.values()}
+        found = []
+        for (owner, binding), body in self.bindings.items():
+            spec = pb.Binding.FromString(body)
+            hand = hands.get((owner, binding))
+            if not spec.class_name or (hand is None and not spec.eager):
+                continue  # no actor, one that others use for something else, or one that lives elsewhere
+            restarts = hand.restarts if hand is not None else 0
+            is_up = hand is not None and states.get(hand.number) != "STARTING"
+            state = "ALIVE" if is_up else "RESTARTING" if restarts else "PENDING"
+            found.append(pb.ActorStatus(
+                owner=owner, anchor=spec.anchor, class_name=spec.class_name, name=spec.name, namespace=spec.namespace,
+                state=state, pid=hand.pid if hand is not None else 0, restarts=restarts,
+            ))  # fmt: skip
+            if len(found) == ACTORS_SHOWN:
+                break
+        return found
 
     def forget_bindings(self, client: int) -> None:
         """A client has gone, and nobody will be started for it any more."""

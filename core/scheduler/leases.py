@@ -222,7 +222,9 @@ class Leases:
         binding.live += 1
         binding.started_at = tables.now
         tables.forking += 1
-        tables.commands.append(StartWorker(worker.number, binding.client.id, binding.spec.id, gpu_ids, binding.restarts))
+        tables.commands.append(
+            StartWorker(worker.number, binding.client.id, binding.spec.id, gpu_ids, binding.restarts)
+        )
         return worker
 
     def stop(self, worker: Worker) -> None:

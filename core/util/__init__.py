@@ -2,5 +2,6 @@
 
 from .actor_pool import ActorPool
 from .queue import Queue
+from .state import list_actors
 
-__all__ = ["ActorPool", "Queue"]
+__all__ = ["ActorPool", "Queue", "list_actors"]

@@ -120,12 +120,16 @@ def test_other_programs_find_actors_by_name_and_detached_ones_stay(
     show(till.add.remote()), show(stock.add.remote())
     show(add_to.remote(till, 5)), show(add_to.remote(stock, 5))
     show(stock.total.remote(np.ones(200_000)))
+    from outboard.util import list_actors
+    while len(found := list_actors()) < 2:
+        time.sleep(0.1)
+    print(*sorted(actor.name for actor in found), flush=True)
     sys.stdin.readline()
     show(till.add.remote()), show(stock.add.remote())
     """,
         slotless=True,
     )
-    assert [await_line(guest) for _ in range(5)] == ["2", "51", "7", "56", "200000.0"]
+    assert [await_line(guest) for _ in range(6)] == ["2", "51", "7", "56", "200000.0", "stock till"]
     finish(owner)
     assert finish(guest) == ["ActorDiedError", "57"]
     last = (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import outboard
+from outboard.util import list_actors
 
 
 def look() -> dict[str, Any]:
@@ -24,6 +25,13 @@ class Looking:
 
     def die(self) -> None:
         os._exit(1)
+
+
+class Pid:
+    """An actor that is dropped at once."""
+
+    def pid(self) -> int:
+        return os.getpid()
 
 
 class AsyncLooking:
@@ -70,3 +78,17 @@ def test_actors_know_their_names_calls_and_how_often_they_were_made() -> None:
     loop = outboard.remote(AsyncLooking).remote()
     refs = [loop.look.remote() for _ in range(3)]
     assert [seen["task_id"] for seen in outboard.get(refs, timeout=20)] == [ref.task_id() for ref in refs]
+
+
+def test_actors_are_listed_while_they_live() -> None:
+    assert list_actors() == []
+    actor = outboard.remote(Looking).options(name="eye", max_restarts=1).remote()
+    pid = outboard.get(outboard.remote(Pid).remote().pid.remote(), timeout=20)
+    outboard.get(actor.look.remote(), timeout=20)
+    (eye,) = [found for found in list_actors() if found.name == "eye"]
+    assert eye.actor_id in repr(actor) and (eye.class_name, eye.namespace, eye.state) == ("Looking", "here", "ALIVE")
+    assert eye.node_id == outboard.nodes()[0]["id"] and eye.pid not in (0, pid) and eye.num_restarts == 0
+    actor.die.remote()
+    outboard.get(actor.look.remote(), timeout=20)
+    (again,) = [found for found in list_actors() if found.name == "eye"]
+    assert again.num_restarts == 1 and again.pid != eye.pid

@@ -20,7 +20,7 @@ class Amounts(_message.Message):
     def __init__(self, amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ["clients", "free", "queued", "running", "store_nbytes", "store_used_nbytes", "unchanged", "workers"]
+    __slots__ = ["actors", "clients", "free", "queued", "running", "store_nbytes", "store_used_nbytes", "unchanged", "workers"]
     class FreeEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Beat(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ACTORS_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +37,7 @@ class Beat(_message.Message):
     STORE_USED_NBYTES_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    actors: _containers.RepeatedScalarFieldContainer[bytes]
     clients: int
     free: _containers.ScalarMap[str, int]
     queued: int
@@ -44,7 +46,7 @@ class Beat(_message.Message):
     store_used_nbytes: int
     unchanged: bool
     workers: int
-    def __init__(self, free: _Optional[_Mapping[str, int]] = ..., unchanged: bool = ..., clients: _Optional[int] = ..., running: _Optional[int] = ..., queued: _Optional[int] = ..., workers: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., store_used_nbytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, free: _Optional[_Mapping[str, int]] = ..., unchanged: bool = ..., clients: _Optional[int] = ..., running: _Optional[int] = ..., queued: _Optional[int] = ..., workers: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., store_used_nbytes: _Optional[int] = ..., actors: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Bundle(_message.Message):
     __slots__ = ["amounts", "index"]

@@ -70,6 +70,26 @@ UNPIN: FrameType
 WANT: FrameType
 WELCOME: FrameType
 
+class ActorStatus(_message.Message):
+    __slots__ = ["anchor", "class_name", "name", "namespace", "owner", "pid", "restarts", "state"]
+    ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    anchor: int
+    class_name: str
+    name: str
+    namespace: str
+    owner: int
+    pid: int
+    restarts: int
+    state: str
+    def __init__(self, owner: _Optional[int] = ..., anchor: _Optional[int] = ..., class_name: _Optional[str] = ..., name: _Optional[str] = ..., namespace: _Optional[str] = ..., state: _Optional[str] = ..., pid: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
+
 class Adopt(_message.Message):
     __slots__ = ["adopted", "announced", "heard", "lent"]
     ADOPTED_FIELD_NUMBER: _ClassVar[int]
@@ -125,7 +145,9 @@ class Ask(_message.Message):
     def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ..., end: _Optional[_Union[Ask.End, str]] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ["eager", "id", "initializer", "keeper", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "name", "namespace", "ordered", "processes", "record", "restarts", "sys_path"]
+    __slots__ = ["anchor", "class_name", "eager", "id", "initializer", "keeper", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "name", "namespace", "ordered", "processes", "record", "restarts", "sys_path"]
+    ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
     EAGER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     INITIALIZER_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +164,8 @@ class Binding(_message.Message):
     RECORD_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     SYS_PATH_FIELD_NUMBER: _ClassVar[int]
+    anchor: int
+    class_name: str
     eager: bool
     id: int
     initializer: bytes
@@ -158,7 +182,7 @@ class Binding(_message.Message):
     record: bytes
     restarts: int
     sys_path: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ..., keeper: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ..., restarts: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ..., keeper: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ..., restarts: _Optional[int] = ..., anchor: _Optional[int] = ..., class_name: _Optional[str] = ...) -> None: ...
 
 class BindingFailed(_message.Message):
     __slots__ = ["death", "id", "outcome"]
@@ -665,7 +689,7 @@ class NodeGone(_message.Message):
     def __init__(self, node: _Optional[int] = ..., lost: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ["address", "free", "host", "node", "pid", "queued", "running", "store_nbytes", "store_used_nbytes", "totals", "workers"]
+    __slots__ = ["actors", "address", "free", "host", "node", "pid", "queued", "running", "store_nbytes", "store_used_nbytes", "totals", "workers"]
     class FreeEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -680,6 +704,7 @@ class NodeStatus(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ACTORS_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -691,6 +716,7 @@ class NodeStatus(_message.Message):
     STORE_USED_NBYTES_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    actors: _containers.RepeatedCompositeFieldContainer[ActorStatus]
     address: str
     free: _containers.ScalarMap[str, int]
     host: str
@@ -702,7 +728,7 @@ class NodeStatus(_message.Message):
     store_used_nbytes: int
     totals: _containers.ScalarMap[str, int]
     workers: _containers.RepeatedCompositeFieldContainer[WorkerStatus]
-    def __init__(self, node: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., totals: _Optional[_Mapping[str, int]] = ..., free: _Optional[_Mapping[str, int]] = ..., running: _Optional[int] = ..., queued: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., store_used_nbytes: _Optional[int] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., address: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., totals: _Optional[_Mapping[str, int]] = ..., free: _Optional[_Mapping[str, int]] = ..., running: _Optional[int] = ..., queued: _Optional[int] = ..., store_nbytes: _Optional[int] = ..., store_used_nbytes: _Optional[int] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., address: _Optional[str] = ..., actors: _Optional[_Iterable[_Union[ActorStatus, _Mapping]]] = ...) -> None: ...
 
 class Outcome(_message.Message):
     __slots__ = ["error", "value"]
