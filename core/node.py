@@ -645,11 +645,12 @@ class Node:
                             owner=w.client)
             for w in seen.workers
         ]  # fmt: skip
+        actors = self.workforce.describe_actors({w.worker: w.state for w in seen.workers})
         return pb.NodeStatus(node=self.incarnation, host=self.host, pid=os.getpid(), totals=self.totals,
                              free=seen.free, running=seen.running, queued=seen.queued, workers=workers,
                              store_nbytes=self.store.extents.budget_nbytes,
                              store_used_nbytes=self.store.extents.used_nbytes,
-                             actors=self.workforce.describe_actors({w.worker: w.state for w in seen.workers}))  # fmt: skip
+                             actors=actors)  # fmt: skip
 
 
 def run(boot: Any, settings: dict[str, Any]) -> None:
