@@ -21,7 +21,7 @@ from .reach import HOME
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
-from .scheduler.outcomes import BindingMark
+from .scheduler.outcomes import BindingMark, RefusedMark
 
 if TYPE_CHECKING:
     from .client import Client
@@ -89,7 +89,7 @@ class ActorReach:
             address = None if node is None else Address(binding, node or self._client.reach.home).encode()
             self._client.owner.move_anchor(seq, address)
 
-    def on_failed(self, binding: int, mark: BindingMark) -> None:
+    def on_failed(self, binding: int, mark: BindingMark | RefusedMark) -> None:
         """An own actor has ended for good: whoever asks where it is learns that."""
         self._release_name(binding)
         seq = self.anchors.get(binding)

@@ -34,7 +34,7 @@ from .rpc.codec import Frame
 from .rpc.local import BlockingLink
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
-from .scheduler.outcomes import BindingMark, NodeLostMark, ShutdownMark
+from .scheduler.outcomes import BindingMark, NodeLostMark, RefusedMark, ShutdownMark
 from .sharing import KEPT_SHARE, SharedArguments
 from .turns import Turns
 from .values import Batch, Encoded, Values
@@ -99,7 +99,7 @@ class Client:
         self.labels: dict[int, str] = {}
         self.leaving: dict[int, None] = {}  # bindings to be let go when all their tasks have been sent
         self.retired: deque[MadeKind] = deque()  # kinds to be dropped when their last tasks have ended
-        self.failed_bindings: dict[int, BindingMark] = {}
+        self.failed_bindings: dict[int, BindingMark | RefusedMark] = {}
         self.array_items: dict[int, Any] = {}  # stream → items, by reference
         self.shared: dict[int, SharedArguments] = {}  # stream → what its items share, of arrays that say they do
         self.failures = 0  # grows whenever something failed, so that waiters look at all they wait for
@@ -502,7 +502,7 @@ class Client:
             if array.kind is kind:
                 self.on_items(stream)
 
-    def fail_binding(self, binding: int, mark: BindingMark) -> None:
+    def fail_binding(self, binding: int, mark: BindingMark | RefusedMark) -> None:
         """Nothing of this binding will run any more. Under the lock."""
         self.failed_bindings.setdefault(binding, mark)
         self.actors.on_failed(binding, mark)

@@ -182,7 +182,12 @@ class Inbox:
         if origin != HOME:
             self._client.owner.on_grant(kind.id, 0, origin)  # only the own node knows that no other has what it needs
             return
-        self._client.refuse(kind, RefusedMark(kind.name, refused.reason, dict(refused.asked), dict(refused.available)))
+        mark = RefusedMark(kind.name, refused.reason, dict(refused.asked), dict(refused.available))
+        if kind.lane is not None and kind.lane.seeker is kind:  # no node can have the actor at all
+            binding = self._client.kind_binding[kind.id]
+            self._client.fail_binding(binding, mark._replace(name=self._client.labels.get(binding, kind.name)))
+            return
+        self._client.refuse(kind, mark)
 
     def _on_binding_failed(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         failed = pb.BindingFailed.FromString(body)

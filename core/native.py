@@ -32,7 +32,7 @@ from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.arrays import Array
-from .scheduler.outcomes import ShutdownMark
+from .scheduler.outcomes import BindingMark, ShutdownMark
 from .turns import Aside, Idle
 from .values import Encoded, Input
 
@@ -367,8 +367,6 @@ class NativeEngine:
                 with shield, self.client.lock:
                     self.client.actors.call_at(binding.id)
         elif isinstance(binding, NativeBinding) and binding.id not in self._bindings and kind.refused is None:
-            from .scheduler.outcomes import BindingMark
-
             with shield, self.client.lock:  # its workers are gone, and the node has forgotten it
                 self.client.refuse(kind, binding.mark or BindingMark(binding.label, b"", None))
         return kind
@@ -478,8 +476,6 @@ class NativeEngine:
 
     def _unbind(self, binding: Binding, force: bool) -> None:
         """Let workers go; under the client's lock."""
-        from .scheduler.outcomes import BindingMark
-
         self.drop_binding(binding, force=force, mark=BindingMark(binding.label, b"", None))
 
     def drop_binding(self, binding: Binding, *, force: bool, mark: Any) -> None:
@@ -624,7 +620,8 @@ class NativeBinding(Binding):
     def failed(self) -> BaseException | None:
         """The error of the initializer, once it has raised."""
         mark = self.mark or self.client.failed_bindings.get(self.id)
-        return as_exception(mark) if mark is not None and (mark.outcome or mark.death) else None
+        is_known = isinstance(mark, BindingMark) and (mark.outcome or mark.death)
+        return as_exception(mark) if is_known else None
 
     @failed.setter
     def failed(self, value: BaseException | None) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .frames import REUSE_NBYTES
 from .ids import ObjectId, item_object
-from .results import encode_results
+from .results import PART_NBYTES, encode_results
 from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .store import serialize
@@ -39,11 +39,6 @@ PART_SECONDS = 0.002
 #: Seconds an item may run before what stands before and behind it in its packet is let go. Longer than packets take,
 #: and than the system lets a process wait for its turn; shorter frees those tasks sooner, and disturbs more.
 ITEM_SECONDS = 0.005
-
-#: Bytes of results after which they are sent, and beyond which further results of one task go to the store, but for
-#: those not above `CROWDED_INLINE_MAX`. Larger makes fewer messages, smaller keeps less in sockets.
-PART_NBYTES = 1 << 20
-CROWDED_INLINE_MAX = 4 << 10
 
 
 class Extent(NamedTuple):
@@ -132,8 +127,7 @@ class PacketPart:
         """Encode all results of one task, then let them be sent together with what they bring along."""
         worker = self.worker
         worker.is_encoding = True
-        inline = INLINE_MAX if self.nbytes <= PART_NBYTES else CROWDED_INLINE_MAX
-        results = encode_results(worker.client, parts, self._names(index), self.attempt, inline)
+        results = encode_results(worker.client, parts, self._names(index), self.attempt, self.nbytes)
         worker.is_encoding = False
         self.nbytes += sum(map(len, results.bodies))
         self.mixed = self.mixed or results.mixed

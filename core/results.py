@@ -13,6 +13,11 @@ from .ids import ObjectId
 from .rpc.protos import outboard_pb2 as pb
 from .values import INLINE_MAX
 
+#: Bytes of results after which they are sent, and beyond which further results of one task go to the store, but for
+#: those not above `CROWDED_INLINE_MAX`. Larger makes fewer messages, smaller keeps less in sockets.
+PART_NBYTES = 1 << 20
+CROWDED_INLINE_MAX = 4 << 10
+
 
 class Results(NamedTuple):
     """Values of one task as they travel, and what they bring along; `mixed`: some value is no plain one.
@@ -27,14 +32,15 @@ class Results(NamedTuple):
 
 
 def encode_results(client: Client, values: Iterable[Any], names: Iterator[ObjectId], attempt: int,
-                   inline: int = INLINE_MAX) -> Results:  # fmt: skip
+                   nbytes: int = 0) -> Results:  # fmt: skip
     """Encode the results of one task, whose ids are `names`; never raises: what does not pickle is an error itself.
 
-    `inline`: values of more bytes go to the store.
+    `nbytes`: of results that travel with these.
     """
     results = Results([], [], [], False)
     mixed = False
     for value, oid in zip(values, names, strict=False):
+        inline = INLINE_MAX if nbytes <= PART_NBYTES else CROWDED_INLINE_MAX
         try:
             encoded = client.values.encode_value(value, partial(_same, oid), attempt, to_origin=True, inline=inline)
         except BaseException as error:
@@ -43,6 +49,7 @@ def encode_results(client: Client, values: Iterable[Any], names: Iterator[Object
             results.bodies.append(encode_error(error, cause, _short(value)))
             continue
         results.bodies.append(encoded.body)
+        nbytes += len(encoded.body)
         mixed = mixed or encoded.body[0] != 0x80
         results.announced.extend(client.values.take_unannounced(encoded.objects))
         for oid in encoded.refs:

@@ -226,7 +226,7 @@ def test_actor_at_another_node_that_dies_says_how(commands: Commands, join: Any,
     assert [await_line(running) for _ in range(3)] == ["TaskUnschedulableError", "True True", "1"]
     assert "here" in await_line(running)
     os.kill(second, signal.SIGKILL)
-    assert finish(running) == ["WorkerLostError WorkerLostError"]
+    assert finish(running) == ["ActorDiedError ActorDiedError"]
 
 
 @pytest.mark.parametrize("slotless", [False, True])

@@ -85,7 +85,7 @@ def test_task_that_waits_beside_its_thread_gives_back_its_cpu(cluster: Callable[
 def quiet_node(handlers: dict[int, Any]) -> Any:
     """Make the part of a node that handles frames."""
     node = object.__new__(nodes.Node)
-    node.handlers, node.tree, node.peering, node.seeker = handlers, None, None, None
+    node.handlers, node.tree, node.peering, node.seeker, node.names = handlers, None, None, None, None
     node.settled, node.killed, node.peers = [], [], {}  # type: ignore[attr-defined]  # of the test
     node.settle = lambda: node.settled.append(1)  # type: ignore[attr-defined, method-assign]  # counts
     workforce = SimpleNamespace(kill=node.killed.append, forget_bindings=lambda client: None)
@@ -150,7 +150,7 @@ def test_cancel_reaches_a_worker_by_its_place_and_never_by_a_process_id(monkeypa
     force = object.__new__(Workforce)
     force.template = SimpleNamespace(signal=lambda *what: signals.append(what))  # type: ignore[assignment]  # a fake
     slot = SimpleNamespace(running=lambda: (7, 0, 3), request_cancel=lambda *task: None)
-    force.hands = {2: SimpleNamespace(slot=slot, pid=1, place=5)}  # type: ignore[dict-item]  # a fake
+    force.hands = {2: SimpleNamespace(slot=slot, pid=1, place=5, is_concurrent=False)}  # type: ignore[dict-item]  # a fake
     monkeypatch.setattr(os, "kill", raises)
     force._signal_cancel(SignalCancel(2, 7, [Span(0, 1, 5, 1)]))
     assert signals == [(5, CANCEL_SIGNAL)]

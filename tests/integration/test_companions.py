@@ -10,7 +10,7 @@ import pytest
 
 import outboard
 from outboard.engine import companions
-from outboard.errors import SerializationError
+from outboard.errors import ActorDiedError, SerializationError
 from outboard.multiprocessing import Pool
 
 pytestmark = pytest.mark.timeout(30)
@@ -70,7 +70,7 @@ def test_one_that_cannot_be_imported_fails_the_task(companion: str) -> None:
         with pytest.raises(SerializationError, match="no_such_companion") as caught:
             outboard.get(outboard.remote(known).remote(), timeout=20)
         assert caught.value.what == "function"
-        with pytest.raises(ModuleNotFoundError, match="no_such_companion"):
+        with pytest.raises(ActorDiedError, match=r"ModuleNotFoundError: .*no_such_companion"):
             outboard.get(outboard.remote(Noting).remote().noted.remote(), timeout=20)
     finally:
         companions.remove("no_such_companion")

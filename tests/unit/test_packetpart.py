@@ -22,8 +22,9 @@ from outboard.client import Client
 from outboard.clientvalues import ClientValues
 from outboard.failures import as_exception
 from outboard.ids import ObjectId
-from outboard.packetpart import ITEM_SECONDS, PART_NBYTES
+from outboard.packetpart import ITEM_SECONDS
 from outboard.process.board import SLOT_NBYTES, Slot
+from outboard.results import PART_NBYTES
 from outboard.rpc.codec import Frame
 from outboard.rpc.protos import outboard_pb2 as pb
 from outboard.scheduler.outcomes import NodeLostMark
