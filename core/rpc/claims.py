@@ -84,3 +84,4 @@ class ClaimSender:
         """Close both ends; a second call does nothing."""
         self._send_end.close()
         self._read_end.close()
+        self._buffer = None  # large, and who has the sender may be garbage for long before it is collected

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psutil
 import pytest
 
 import outboard
@@ -258,6 +259,19 @@ def test_a_detached_actor_outlives_its_handles_until_it_is_killed(eventually: Ca
     with pytest.raises(errors.ActorDiedError):
         outboard.get(found.add.remote(), timeout=20)
     eventually(lambda: not is_alive(pid), within=10)
+
+
+def test_actors_that_have_ended_leave_no_memory_at_the_node() -> None:
+    node = psutil.Process(outboard.nodes()[0]["pid"])
+
+    def make_and_drop(count: int) -> int:
+        for _ in range(count // 10):
+            counters = [RemoteCounter.remote() for _ in range(10)]
+            outboard.get([counter.add.remote() for counter in counters], timeout=20)
+        return int(node.memory_info().rss)
+
+    before = make_and_drop(20)
+    assert make_and_drop(100) - before < 15_000_000, "each would be a third of a megabyte until it is collected"
 
 
 @pytest.mark.parametrize(
