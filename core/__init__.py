@@ -58,10 +58,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'outboard' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "util":
+        return import_module("outboard.util")
+    if name not in __all__:
+        raise AttributeError(f"module 'outboard' has no attribute {name!r}")
     value = getattr(import_module(f"outboard.{_HOMES.get(name, 'api')}"), name)
     globals()[name] = value
     return value

@@ -105,7 +105,8 @@ class LocalIterator(Chained):
             raise ValueError(f"there are {len(iterators)} iterators and {len(weights)} weights")
 
         def items(_: list[Any]) -> Iterator[Any]:
-            live = dict(zip(iterators, weights, strict=True))
+            fresh = (LocalIterator(other._base, other.name, other._transforms) for other in iterators)
+            live = dict(zip(fresh, weights, strict=True))
             while live:
                 for iterator, weight in list(live.items()):
                     for _turn in itertools.repeat(None) if weight == "*" else range(max(1, int(weight))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import getrandbits
 from typing import Any, NoReturn
 
@@ -43,18 +43,9 @@ class ParallelIterator(Chained):
         """Deal the items of each shard to so many new shards in turn. Each item is made once, for all of them."""
         if num_partitions < 1:
             raise ValueError(f"num_partitions must be 1 or more, not {num_partitions}")
-        reading, shards = getrandbits(63), list(self._shards)
-        worker = api.remote(ParallelIteratorWorker)
-
-        def part(start: int) -> Callable[[], Iterator[Any]]:
-            def items() -> Iterator[Any]:
-                readers = [ShardReader(actor, transforms, batch_ms=batch_ms, slice_of=(reading, start, num_partitions))
-                           for actor, transforms in shards]  # fmt: skip
-                return _as_they_come(readers, [None])
-
-            return items
-
-        actors = [worker.remote(part(start), False) for start in range(num_partitions)]
+        worker, first = api.remote(ParallelIteratorWorker), getrandbits(62)
+        parts = [_Part(self._shards, first, start, num_partitions, batch_ms) for start in range(num_partitions)]
+        actors = [worker.remote(part, False) for part in parts]
         name = f"{self.name}.repartition({num_partitions})"
         return ParallelIterator([(actor, ()) for actor in actors], name)
 
@@ -117,6 +108,23 @@ class ParallelIterator(Chained):
     def show(self, n: int = 20) -> None:
         """Print the first n items of `gather_sync`."""
         self.gather_sync().show(n)
+
+
+class _Part:
+    """Items of one shard of `repartition`. Its n-th reading shares the n-th readings of the others."""
+
+    def __init__(self, shards: Sequence[Shard], first: int, start: int, step: int, batch_ms: float) -> None:
+        self._shards = list(shards)
+        self._next = first
+        self._start, self._step = start, step
+        self._batch_ms = batch_ms
+
+    def __call__(self) -> Iterator[Any]:
+        slice_of = (self._next, self._start, self._step)
+        self._next += 1
+        readers = [ShardReader(actor, transforms, batch_ms=self._batch_ms, slice_of=slice_of)
+                   for actor, transforms in self._shards]  # fmt: skip
+        return _as_they_come(readers, [None])
 
 
 class _Turns:

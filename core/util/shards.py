@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from random import getrandbits
 from typing import Any, NamedTuple
 
+import cloudpickle  # type: ignore[import-untyped]  # it has no types of its own
+
 from .. import api
+from ..errors import OutboardError, RemoteError
 from .transforms import Transform
 
 #: Items of one batch at most, and seconds after which one goes out with what there is.
@@ -46,7 +52,7 @@ class _Reading:
             except StopIteration:
                 self.end = Batch([], is_over=True)
             except Exception as error:
-                self.end = Batch([], is_over=True, error=error)
+                self.end = Batch([], is_over=True, error=_portable(error))
         return Batch(found, self.end is not None, self.end.error if self.end is not None else None)
 
     def take_slice(self, start: int, step: int, most: int, seconds: float) -> Batch:
@@ -171,7 +177,17 @@ class ShardReader:
         if not self._is_over:
             self._is_over = True
             if self._step == 1:
-                self.actor.par_iter_end.remote(self._reading)
+                with suppress(OutboardError):  # the program may have shut down
+                    self.actor.par_iter_end.remote(self._reading)
+
+
+def _portable(error: Exception) -> BaseException:
+    """The exception, or what stands for one that cannot travel: it must not take the items before it along."""
+    try:
+        pickle.loads(cloudpickle.dumps(error))
+    except Exception:
+        return RemoteError(type_name=type(error).__name__, text=str(error), traceback=traceback.format_exc())
+    return error
 
 
 def chained(items: Iterable[Any], transforms: tuple[Transform, ...]) -> Iterator[Any]:

@@ -27,9 +27,11 @@ class ForEach:
 
     def __call__(self, items: Items) -> Items:
         """Transform."""
-        if self.max_concurrency == 1:
-            return map(self.function, items)
-        return self._in_tasks(items)
+        return self._here(items) if self.max_concurrency == 1 else self._in_tasks(items)
+
+    def _here(self, items: Items) -> Items:
+        for item in items:  # not map(): it would take a StopIteration of the function for the end of the items
+            yield self.function(item)
 
     def _in_tasks(self, items: Items) -> Items:
         task = api.remote(self.function).options(**dict(self.resources or {}))
@@ -50,7 +52,9 @@ class Filter:
 
     def __call__(self, items: Items) -> Items:
         """Transform."""
-        return filter(self.function, items)
+        for item in items:  # not filter(), as above
+            if self.function(item):
+                yield item
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import outboard
+from outboard import errors
 from outboard.util import iter as it
 from tests.faults.conftest import eventually
 
@@ -103,6 +105,46 @@ def test_an_error_comes_at_its_place() -> None:
         for number in it.from_range(9, 1).for_each(picky).gather_sync():
             seen.append(number)
     assert seen == [0, 1, 2]
+
+
+def test_a_function_that_raises_stop_iteration_does_not_end_the_items() -> None:
+    def ends(number: int) -> int:
+        return next(iter([])) if number == 3 else number
+
+    for items in (it.from_range(9, 1).for_each(ends), it.from_range(9, 1).filter(ends)):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            list(items.gather_sync())
+
+
+def test_an_error_that_does_not_pickle_leaves_the_items_before_it() -> None:
+    class Locked(Exception):
+        def __init__(self, number: int) -> None:
+            super().__init__(number, threading.Lock())
+
+    def picky(number: int) -> int:
+        if number == 3:
+            raise Locked(number)
+        return number
+
+    seen = []
+    with pytest.raises(errors.RemoteError, match="Locked"):
+        for number in it.from_range(9, 1).for_each(picky).gather_sync():
+            seen.append(number)
+    assert seen == [0, 1, 2]
+
+
+def test_every_reading_begins_at_the_beginning() -> None:
+    parts = it.from_items(list(range(6)), 2).repartition(2)
+    for _ in range(2):
+        assert sorted(parts.gather_async()) == list(range(6))
+    one = it.from_range(3, 1).gather_sync()
+    twice = one.union(one)
+    assert list(twice) == [0, 0, 1, 1, 2, 2]
+    assert list(twice.for_each(lambda x: x)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_the_package_has_it_by_its_name() -> None:
+    assert outboard.util.iter is it
 
 
 def test_actors_of_a_class_of_ones_own_are_shards() -> None:
