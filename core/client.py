@@ -123,6 +123,7 @@ class Client:
         self.senders: dict[ItemSender, None] = {}  # of items that are neither sent nor handed back
         self._postponed: list[ItemSender] = []  # those that wait for such a thread
         self._questions = {reply: threading.RLock() for reply in QUESTIONS}  # one at a time of each kind
+        self._after_lines: deque[Callable[[], None]] = deque()  # see `when_printed`
         self._busy = False  # the machine is in the middle of an event
         self._unsent = 0
         self._heirs: int | None = None  # writing end of a pipe, while we fork
@@ -477,6 +478,8 @@ class Client:
             if self.inbox.lines:
                 self._print_lines()  # before those go on who wait for the tasks that wrote them
         finally:
+            while self._after_lines:
+                self._after_lines.popleft()()
             self.turns.tell_waiters()
             if items:
                 self.send_items(items)
@@ -487,6 +490,13 @@ class Client:
     def _print_lines(self) -> None:
         while self.inbox.lines:
             self.on_lines(self.inbox.lines.popleft())
+
+    def when_printed(self, job: Callable[[], None]) -> None:
+        """Do something once the lines that have come are shown: who hears of a task has seen them. Under the lock."""
+        if self.inbox.lines:
+            self._after_lines.append(job)
+        else:
+            job()
 
     def _forget_dropped(self) -> None:
         """Let go of functions of others; not under the lock, since their ends may be user code."""

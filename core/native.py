@@ -275,8 +275,11 @@ class NativeEngine:
         """A watched object has its value; under the client's lock."""
         callbacks = self._watched.pop(oid, [])
         for callback, writable in callbacks:
-            self._callbacks.call(partial(self._call_back, callback, value, writable))
-            self._callbacks.call(lambda: self.dropped.append(oid))
+            self.client.when_printed(partial(self._call_later, callback, value, writable, oid))
+
+    def _call_later(self, callback: Callable[[Completion], None], value: Any, writable: bool, oid: ObjectId) -> None:
+        self._callbacks.call(partial(self._call_back, callback, value, writable))
+        self._callbacks.call(lambda: self.dropped.append(oid))
 
     def _call_back(self, callback: Callable[[Completion], None], value: Any, writable: bool) -> None:
         callback(self._completion(0, value, writable))
@@ -407,7 +410,7 @@ class NativeEngine:
             return
         array.end_sharing_if_over()
         if array.callback is not None:
-            self._callbacks.call(array.deliver)
+            self.client.when_printed(partial(self._callbacks.call, array.deliver))
 
     def array_ended(self, record: Array) -> None:
         """An array was dropped by the program; may be called from a finaliser."""
