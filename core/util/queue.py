@@ -25,6 +25,7 @@ class QueueActor:
 
     def __init__(self, maxsize: int) -> None:
         self.items: asyncio.Queue[Any] = asyncio.Queue(maxsize)
+        self.takers = 0
 
     async def put(self, item: list[Any], timeout: float | None) -> bool:
         try:
@@ -35,11 +36,18 @@ class QueueActor:
         return True
 
     async def get(self, timeout: float | None) -> list[Any]:
+        self.takers += 1
         try:
             async with asyncio.timeout(timeout):
                 return [await self.items.get()]
         except TimeoutError:
             return []
+        finally:
+            self.takers -= 1
+
+    async def waiting(self) -> int:
+        """How many calls wait for an item."""
+        return self.takers
 
     async def put_all_now(self, items: list[Any]) -> bool:
         """Put all or none."""
