@@ -124,7 +124,7 @@ def _leave(host: Host) -> None:
 
 
 def ready() -> None:
-    """Function of the call that every actor answers: it has been made."""
+    """Function of the kind with which a node for an actor is sought; it is never called."""
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import pickle
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .errors import describe_machine_loss
 from .ids import ObjectId
 from .reach import HOME
 from .rpc.codec import Frame
@@ -225,7 +226,7 @@ class ActorReach:
                 continue
             far.lane.place(None, is_seeking=False)
             if is_lost and far.is_outer:
-                reason = "its process was lost with its machine"
+                reason = describe_machine_loss("")
                 label = self._client.labels[far.id]
                 self._client.fail_binding(far.id, BindingMark(label, b"", None, is_actor=True, reason=reason))
             elif is_lost:

@@ -115,6 +115,8 @@ class RemoteClass:
         self.__wrapped__ = cls
         self.__doc__ = cls.__doc__
         self._options = options
+        self._methods: dict[str, TaskOptions] | None = None  # looked for with the first actor
+        self._is_async = False
 
     def __repr__(self) -> str:
         return f"<RemoteClass {self.__wrapped__.__qualname__}>"
@@ -137,8 +139,7 @@ class RemoteClass:
             return _taken(found, options, namespace)
         anchor = ObjectId(getrandbits(63) | 1, 1) if options.lifetime else engine.reserve_id()
         identity = Identity(anchor, cls.__name__, options.name or "", namespace)
-        methods = _methods_of(cls, options.of_calls())
-        is_async = _is_async(cls)
+        methods, is_async = self._look()
         concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if is_async else 1)
         terms = ActorTerms(anchor, options.max_restarts, concurrency if is_async or concurrency > 1 else 0,
                            options.of_calls(), cls.__name__, options.name or "", namespace)  # fmt: skip
@@ -154,13 +155,14 @@ class RemoteClass:
             raise SerializationError(text, what="argument", reason=error) from error
         ref = AnchorRef(anchor.owner, anchor.seq, engine)
         made = ActorHandle(ref, identity, methods, terms.max_concurrency == 0, binding=binding)
-        if options.name:
-            record = pickle.dumps((engine.root, identity, methods, made._in_order, engine.get(ref)))
-            held = engine.actors.claim_name(anchor, namespace, options.name, record)
-            if held is not None:  # somebody else's claim came first
-                kill(made)
-                return _taken(_handle(engine, held), options, namespace)
-        return made
+        return _claim(engine, made, options) if options.name else made
+
+    def _look(self) -> tuple[dict[str, TaskOptions], bool]:
+        """Find the class's methods with their options, and whether any is async."""
+        if self._methods is None:
+            self._methods = _methods_of(self.__wrapped__, self._options.of_calls())
+            self._is_async = _is_async(self.__wrapped__)
+        return self._methods, self._is_async
 
     def options(self, **options: Any) -> RemoteClass:
         """Return the same class with other options. See `ActorOptions`."""
@@ -215,6 +217,17 @@ def _handle(engine: Engine, record: bytes) -> ActorHandle:
     if root == engine.root:
         return ActorHandle(engine.adopt_ref(anchor.owner, anchor.seq, AnchorRef), identity, methods, in_order)
     return ActorHandle(OuterRef(anchor.owner, anchor.seq, engine), identity, methods, in_order, address)
+
+
+def _claim(engine: Engine, made: ActorHandle, options: ActorOptions) -> ActorHandle:
+    """Let an actor that is made have its name, or return who had it before."""
+    identity = made._identity
+    record = pickle.dumps((engine.root, identity, made._methods, made._in_order, engine.get(made._ref)))
+    held = engine.actors.claim_name(identity.anchor, identity.namespace, identity.name, record)
+    if held is None:
+        return made
+    kill(made)
+    return _taken(_handle(engine, held), options, identity.namespace)
 
 
 def _taken(found: ActorHandle, options: ActorOptions, namespace: str) -> ActorHandle:

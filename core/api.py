@@ -172,12 +172,22 @@ def remote(function: Any = None, /, **options: Any) -> Any:
         options: fields of `TaskOptions`, of a class those of `ActorOptions`; unknown ones are a ValueError that names
             the valid ones.
     """
-    for name in options:  # what is wrong is said where it was written
-        if name not in TASK_OPTION_NAMES and name not in ACTOR_OPTION_NAMES:
-            raise ValueError(unknown_option("option", name, (*TASK_OPTION_NAMES, *ACTOR_OPTION_NAMES)))
     if function is None:
+        _check_early(options)
         return lambda decorated: _make_remote(decorated, options)
     return _make_remote(function, options)
+
+
+def _check_early(options: dict[str, Any]) -> None:
+    """Say where it was written what is wrong of a function or class that is not there yet."""
+    names = options.keys()
+    if names <= set(TASK_OPTION_NAMES):
+        TaskOptions().merged(**options)
+    elif names <= set(ACTOR_OPTION_NAMES):
+        ActorOptions().merged(**options)
+    for name in options:
+        if name not in TASK_OPTION_NAMES and name not in ACTOR_OPTION_NAMES:
+            raise ValueError(unknown_option("option", name, (*TASK_OPTION_NAMES, *ACTOR_OPTION_NAMES)))
 
 
 def _make_remote(function: Any, options: dict[str, Any]) -> Any:

@@ -112,7 +112,7 @@ class Client:
         self.on_unbound: Callable[[int], None] = lambda binding: None
         self.on_anchor_ended: Callable[[int], None] = lambda seq: None
         self.on_actor_end: Callable[[ObjectId, int], None] = lambda anchor, how: None
-        self.parting: Callable[[], None] | None = None  # of an actor that is about to end, when it has reported
+        self.parting: Callable[[], None] | None = None  # of an actor that leaves: called when it has reported
         self.on_calls_cancelled: Callable[[int, pb.Cancel], None] = lambda owner, cancel: None
         self.on_kinds_dropped: Callable[[pb.DropKinds], None] = lambda dropped: None
         self.on_settled: Callable[[ObjectId, Any], None] = lambda oid, value: None

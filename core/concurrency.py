@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import engine as engines
 from .actorhost import leave_after_exit
-from .failures import encode_error
+from .failures import encode_error, input_cause
 from .ids import ObjectId
 from .packetpart import PACKET_MAX
 from .results import Results, encode_results
@@ -133,13 +133,29 @@ class Concurrency:
                 finally:
                     worker.client.unpin_untaken(call.holds)
         except BaseException as error:
-            return False, worker.encode_input_error(error)
+            return False, encode_error(error, input_cause(error))
         if kind.failure:
             return False, kind.failure
         try:
-            return True, kind.function(*args, **kwargs)
+            value = kind.function(*args, **kwargs)
         except BaseException as error:
-            return False, _encode(error)
+            return False, self._encode(error)
+        self._leave_fork(None)
+        return True, value
+
+    def _leave_fork(self, error: BaseException | None) -> None:
+        """End a child that a method has forked and that comes back from it."""
+        if self._worker.client.closed_mark is not None:
+            self._worker.leave_fork(error)
+
+    def _encode(self, error: BaseException) -> bytes:
+        """Turn what a method raised into value bytes."""
+        self._leave_fork(error)
+        if isinstance(error, asyncio.CancelledError):
+            return encode_error(error, pb.Error.CANCELLED)
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
+        return encode_error(error)
 
     # -- in threads ----------------------------------------------------------------------------------------------------
 
@@ -163,8 +179,9 @@ class Concurrency:
     async def _await(self, call: _Call, coroutine: Coroutine[Any, Any, Any]) -> None:
         try:
             ok, value = True, await leave_after_exit(coroutine)
+            self._leave_fork(None)
         except BaseException as error:
-            ok, value = False, _encode(error)
+            ok, value = False, self._encode(error)
         self._tasks.pop((call.owner, call.index), None)
         self._end_in_loop(call, ok, value)
 
@@ -236,11 +253,3 @@ class Concurrency:
             if client.parting is not None:
                 client.parting()
         client.flush()
-
-
-def _encode(error: BaseException) -> bytes:
-    if isinstance(error, asyncio.CancelledError):
-        return encode_error(error, pb.Error.CANCELLED)
-    if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-        error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
-    return encode_error(error)

@@ -409,6 +409,11 @@ def describe_exit(signal: int, exitcode: int | None) -> str:
         return f"with signal {signal}"
 
 
+def describe_machine_loss(reason: str) -> str:
+    """Say for people that an actor went with its machine; `reason`: why that went, or empty."""
+    return "its process was lost with its machine" + (f": {reason}" if reason else "")
+
+
 def describe_nbytes(nbytes: int) -> str:
     """Write a size for people: ``30.1 GiB``."""
     amount = float(nbytes)

@@ -141,15 +141,14 @@ def _lost(mark: outcomes.LostMark) -> BaseException:
 def _call_lost(mark: outcomes.LostMark) -> BaseException:
     """The call of an actor died with its process."""
     death = mark.death
-    actor, _, method = mark.name.rpartition(".")
+    actor = mark.name.rpartition(".")[0]
     if death is None or not death.pid:
-        reason = "its process was lost with its machine" + (f": {mark.reason}" if mark.reason else "")
-        return errors.ActorDiedError(actor=actor, reason=reason, task=mark.name)
+        return errors.ActorDiedError(actor=actor, reason=errors.describe_machine_loss(mark.reason), task=mark.name)
     if death.restarting:
         text = (f"{mark.name} lost: process {death.pid} of actor {actor} ended "
                 f"{errors.describe_exit(death.signal, death.exitcode)}; it is being started again. The call may have "
                 "had effects.")  # fmt: skip
-        return errors.ActorUnavailableError(text, task=method, **_process(death))
+        return errors.ActorUnavailableError(text, task=mark.name, **_process(death))
     return errors.ActorDiedError(actor=actor, task=mark.name, **_process(death))
 
 

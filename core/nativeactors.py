@@ -65,7 +65,7 @@ class NativeActors:
     def place(self, terms: ActorTerms) -> tuple[int, int]:
         """See `ActorCalls.place`. What finds a node is an actor without an object, which ends again."""
         engine = self._engine
-        scout = terms._replace(anchor=engine.reserve_id())
+        scout = ActorTerms(engine.reserve_id(), calls=terms.calls)
         engine.bind(processes=1, label="a detached actor", actor=scout)
         address = Address(*engine.get(AnchorRef(*scout.anchor, engine)))
         return KEPT_BINDING, address.node
@@ -163,7 +163,13 @@ class NativeActors:
 
     def leave(self, anchor: ObjectId) -> None:
         """See `ActorCalls.leave`."""
-        self._client.parting = partial(self._client.actors.ask_end, anchor, pb.Ask.EXIT)
+        client = self._client
+
+        def part() -> None:
+            client.parting = None
+            client.actors.ask_end(anchor, pb.Ask.EXIT)
+
+        client.parting = part
 
     def on_end(self, anchor: ObjectId, how: int) -> None:
         """An actor of ours is to end. Under the client's lock."""

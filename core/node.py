@@ -20,6 +20,7 @@ from .loops import Loop
 from .nodestore import NodeStore
 from .pollloop import PollLoop
 from .process.limits import cpu_count, gpu_count, memory_limit_nbytes, raise_descriptor_limit
+from .reaching import Reaching
 from .rpc.codec import Frame
 from .rpc.local import LoopLink, accept
 from .rpc.protos import outboard_pb2 as pb
@@ -45,10 +46,6 @@ REMOTE_CREDIT = 2
 
 #: Bytes of log lines that may wait for a client that does not read; beyond it lines are dropped and counted.
 LOG_WINDOW = 4 << 20
-
-#: Seconds between attempts to open a session with a node that a client wants to reach. Longer saves messages while
-#: others have yet to learn of a node's end, shorter sooner finds an actor elsewhere.
-REACH_AGAIN_SECONDS = 0.1
 
 #: Seconds after which connections are taken again when there was no descriptor left for one.
 ACCEPT_AGAIN_SECONDS = 0.1
@@ -140,7 +137,7 @@ class Node:
         self.store = NodeStore(self, budget)
         self.workforce = Workforce(self, boot)
         self.ending = False
-        self._reaching: set[tuple[int, int]] = set()  # clients, and nodes to which they want a session
+        self.reaching = Reaching(self)
         self._is_lone = False
         self._is_looking = False
         self._listener: socket.socket | None = None
@@ -329,7 +326,7 @@ class Node:
         self._dirty.add(peer.link)
         if self.seeker is not None and peer.trunk is None:
             if frame_type == Frame.WELCOME:
-                self._reaching.discard((peer.incarnation, pb.Welcome.FromString(body).node))
+                self.reaching.on_welcome(peer.incarnation, pb.Welcome.FromString(body).node)
                 self.seeker.on_welcome(peer, body)
             elif frame_type == Frame.NODE_GONE:
                 peer.gone_nodes[pb.NodeGone.FromString(body).node] += 1
@@ -462,9 +459,7 @@ class Node:
     def _on_reach(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         """A client wants a session with a certain node, since an actor is there."""
         self._join(peer)
-        node = pb.Connect.FromString(body).node
-        self._reaching.add((peer.incarnation, node))
-        self._reach(peer.incarnation, node, is_first=True)
+        self.reaching.on_reach(peer, pb.Connect.FromString(body).node)
 
     def end_keeper(self, keeper: int) -> None:
         """A detached actor has ended, or must."""
@@ -482,23 +477,6 @@ class Node:
 
             self.names = Names(self)
         self.names.on_request(peer, request)
-
-    def _reach(self, client: int, node: int, *, is_first: bool = False) -> None:
-        """Try until the client is welcome there, or the node is no member any more."""
-        peer = self.peers.get(client)
-        if peer is None or (client, node) not in self._reaching:
-            self._reaching.discard((client, node))
-            return
-        member = self.peering.members.current.get(node) if self.peering is not None else None
-        if member is not None and self.tree is not None:
-            self.tree.connect(peer, node, member.address)
-        elif not is_first:  # not at once: it may have just ended, and those who sent the client there not know it yet
-            self._reaching.discard((client, node))
-            gone = pb.NodeGone(node=node, lost=True, reason="it is no member of the cluster")
-            self.send(client, Frame.NODE_GONE, gone.SerializeToString())
-        self.loop.call_later(REACH_AGAIN_SECONDS, self._reach, client, node)
-        if not is_first:
-            self.settle()
 
     def _on_cancel(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         cancel = pb.Cancel.FromString(body)

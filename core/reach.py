@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .bindings import Bindings
+from .errors import describe_machine_loss
 from .ids import ObjectId
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.outcomes import BindingMark
@@ -85,8 +86,7 @@ class Reach:
 
     def _bereft_mark(self, binding: int, reason: str) -> BindingMark:
         label = self._client.labels.get(binding, "")
-        text = "its process was lost with its machine" + (f": {reason}" if reason else "")
-        return BindingMark(label, b"", None, is_actor=True, reason=text)
+        return BindingMark(label, b"", None, is_actor=True, reason=describe_machine_loss(reason))
 
     # -- bindings and kinds --------------------------------------------------------------------------------------------
 

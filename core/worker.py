@@ -285,23 +285,15 @@ class Worker:
 
     def find_kind(self, owner: int, kind_id: int) -> RunningKind:
         """Give a kind of an actor's calls, none of which is the one that runs."""
-        kind = self.kinds.get((owner, kind_id))
-        if kind is None:
-            kind, is_final = self._fetch_kind(owner, kind_id)
-            if is_final:
-                self.kinds[owner, kind_id] = kind
-        return kind
+        return self.kinds.get((owner, kind_id)) or self._fetch_kind(owner, kind_id)
 
     def fetch_kind(self, part: PacketPart, kind_id: int) -> RunningKind:
         """Ask the node for a kind that this worker meets for the first time, with the first task of `part`."""
         self.slot.set_running(part.owner, part.stream, part.first)  # rebuilding the function may end the process
-        kind, is_final = self._fetch_kind(part.owner, kind_id)
-        if is_final:
-            self.kinds[part.owner, kind_id] = kind
-        return kind
+        return self._fetch_kind(part.owner, kind_id)
 
-    def _fetch_kind(self, owner: int, kind_id: int) -> tuple[RunningKind, bool]:
-        """Rebuild a kind; and whether that would come out the same another time."""
+    def _fetch_kind(self, owner: int, kind_id: int) -> RunningKind:
+        """Rebuild a kind, and keep it if that would come out the same another time."""
         request = pb.GetKind(owner=owner, id=kind_id).SerializeToString()
         spec = self.client.ask_node(Frame.GET_KIND, request, Frame.KIND)
         if spec.function[:1] != b"\x80":
@@ -309,12 +301,15 @@ class Worker:
         try:
             _prepare(spec.sys_path, spec.modules)
             function, _ = self._decode_pinned(spec.function)
-            return RunningKind(function, b"", spec.num_returns, spec.writable), True
+            kind, is_final = RunningKind(function, b"", spec.num_returns, spec.writable), True
         except BaseException as error:
             cause = input_cause(error)
             is_final = cause == pb.Error.ARGUMENT_UNPICKLABLE
             failure = encode_error(error, pb.Error.FUNCTION_UNPICKLABLE if is_final else cause, spec.name)
-            return RunningKind(None, failure, spec.num_returns, spec.writable), is_final
+            kind = RunningKind(None, failure, spec.num_returns, spec.writable)
+        if is_final:
+            self.kinds[owner, kind_id] = kind
+        return kind
 
     def _cancel_calls(self, owner: int, cancel: pb.Cancel) -> None:
         if self.concurrency is not None:
@@ -368,7 +363,7 @@ class Worker:
             self.slot.set_running(part.owner, part.stream, index)
             if self.missed_cancel:
                 self._catch_up_cancel()
-            arguments = loads(call) if call[0] == 0x80 else self.decode_call(call, kind.writable)
+            arguments = self.decode_call(call, kind.writable)
             cause = pb.Error.RAISED
             if kind.failure:
                 self.in_user_code = False
@@ -397,11 +392,6 @@ class Worker:
             elif error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                 error.__traceback__ = error.__traceback__.tb_next  # our own frame tells the user nothing
             return False, encode_error(error, cause)
-
-    @staticmethod
-    def encode_input_error(error: BaseException) -> bytes:
-        """Say that the arguments of a call could not be rebuilt."""
-        return encode_error(error, input_cause(error))
 
     def leave_fork(self, error: BaseException | None) -> None:
         """End a child that a task has forked and that comes back from the task; does nothing in the worker itself."""

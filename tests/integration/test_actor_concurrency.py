@@ -59,6 +59,9 @@ class Loop:
     async def say(self, text: str) -> None:
         print(text)
 
+    async def fork(self) -> int:
+        return forked()
+
 
 class Threads:
     """Waits for what its other calls do."""
@@ -82,6 +85,15 @@ class Threads:
     def pid(self) -> int:
         return os.getpid()
 
+    def fork(self) -> int:
+        return forked()
+
+
+def forked() -> int:
+    """Fork a child that comes back as well: what it returns must never be heard."""
+    child = os.fork()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else -1
+
 
 @pytest.fixture(scope="module", autouse=True)
 def engine() -> Iterator[None]:
@@ -97,6 +109,12 @@ def test_many_coroutines_wait_together() -> None:
     assert time.monotonic() - begun < 500 * 0.3 / 10
     waiting = loop.wait.remote()
     assert outboard.get([loop.set.remote(), waiting], timeout=20) == [500, "set"]
+
+
+@pytest.mark.parametrize("cls", [Loop, Threads])
+def test_a_child_that_a_method_forks_ends_where_the_method_does(cls: type) -> None:
+    actor = outboard.remote(cls).options(max_concurrency=2).remote()
+    assert outboard.get([actor.fork.remote(), actor.fork.remote()], timeout=20) == [0, 0]
 
 
 def test_results_errors_references_and_prints_come_as_from_any_call(capfd: pytest.CaptureFixture[str]) -> None:

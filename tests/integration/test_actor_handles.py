@@ -13,34 +13,9 @@ import pytest
 import outboard
 from outboard import errors
 from tests.faults.conftest import eventually
+from tests.integration.counting import Counter
 
 __all__ = ["eventually"]
-
-
-class Counter:
-    """Counts, and may come to grief."""
-
-    def __init__(self, start: int = 0) -> None:
-        self.value = start
-
-    def add(self, amount: int = 1) -> int:
-        self.value += amount
-        return self.value
-
-    def die(self) -> None:
-        os._exit(7)
-
-    def pid(self) -> int:
-        return os.getpid()
-
-    def nap(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def leave(self) -> None:
-        outboard.exit_actor()
-
-    def call(self, other: Any) -> int:
-        return int(outboard.get(other.add.remote()))
 
 
 RemoteCounter = outboard.remote(Counter)
@@ -161,8 +136,9 @@ def test_an_actor_is_made_again_with_its_arguments() -> None:
     counter = RemoteCounter.options(max_restarts=1).remote(5)
     assert outboard.get(counter.add.remote(), timeout=20) == 6
     dying, waiting = counter.die.remote(), counter.add.remote()
-    with pytest.raises(errors.ActorUnavailableError, match=r"Counter\.die lost: .* exit code 7; it is being started"):
+    with pytest.raises(errors.ActorUnavailableError, match=r"Counter\.die lost: .* exit code 7; it is being started") as lost:
         outboard.get(dying, timeout=20)
+    assert lost.value.task == "Counter.die"
     assert outboard.get(waiting, timeout=20) == 6
     begun = time.monotonic()
     outboard.kill(counter, no_restart=False)
@@ -294,3 +270,17 @@ def test_actors_that_have_ended_leave_no_memory_at_the_node() -> None:
 def test_options_are_checked_where_they_are_written(options: dict[str, Any], error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         outboard.remote(Counter).options(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"lifetime": "for ever"}, 'must be None or "detached"'),
+        ({"num_cpus": -1}, "num_cpus must be"),
+        ({"num_returns": -1}, "num_returns must be"),
+        ({"max_restart": 1}, "did you mean 'max_restarts'"),
+    ],
+)
+def test_a_decorator_checks_its_options_before_what_it_decorates(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        outboard.remote(**options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,29 +10,7 @@ import pytest
 
 import outboard
 from outboard import errors
-
-
-class Counter:
-    """Counts."""
-
-    def __init__(self, start: int = 0) -> None:
-        self.value = start
-
-    def add(self, amount: int = 1) -> int:
-        self.value += amount
-        return self.value
-
-    def fail(self) -> None:
-        raise KeyError("no such thing")
-
-    def die(self) -> None:
-        os._exit(7)
-
-    def pid(self) -> int:
-        return os.getpid()
-
-    def nap(self, seconds: float) -> None:
-        time.sleep(seconds)
+from tests.integration.counting import Counter
 
 
 class Bad:
