@@ -136,7 +136,9 @@ def test_an_actor_is_made_again_with_its_arguments() -> None:
     counter = RemoteCounter.options(max_restarts=1).remote(5)
     assert outboard.get(counter.add.remote(), timeout=20) == 6
     dying, waiting = counter.die.remote(), counter.add.remote()
-    with pytest.raises(errors.ActorUnavailableError, match=r"Counter\.die lost: .* exit code 7; it is being started") as lost:
+    with pytest.raises(
+        errors.ActorUnavailableError, match=r"Counter\.die lost: .* exit code 7; it is being started"
+    ) as lost:
         outboard.get(dying, timeout=20)
     assert lost.value.task == "Counter.die"
     assert outboard.get(waiting, timeout=20) == 6
