@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import psutil
@@ -65,12 +66,16 @@ def show(label: str, value: float, unit: str) -> None:
     print(f"{label:<44} {value:>12,.1f} {unit}", flush=True)
 
 
+def call(method: Any, times: int) -> None:
+    outboard.get([method.remote(1) for _ in range(times)])
+
+
 def calls() -> None:
     for cls, name, label in ((Plain, "add", "plain"), (Async, "same", "async")):
         method = getattr(outboard.remote(cls).remote(), name)
         outboard.get(method.remote())
-        show(f"{label}: call, median", 1e6 * median(lambda call=method: outboard.get(call.remote(1)), CALLS), "us")  # type: ignore[misc]
-        burst = min(seconds(lambda call=method: outboard.get([call.remote(1) for _ in range(BURST)])) for _ in range(3))  # type: ignore[misc]
+        show(f"{label}: call, median", 1e6 * median(partial(call, method, 1), CALLS), "us")
+        burst = min(seconds(partial(call, method, BURST)) for _ in range(3))
         show(f"{label}: calls", BURST / burst, "/s")
 
 

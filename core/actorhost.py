@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from . import engine as engines
-from .errors import ActorDiedError
+from .errors import ActorDiedError, OutboardError, SerializationError
 from .ids import ObjectId
 from .refs import ObjectRef
 
@@ -72,6 +72,21 @@ class Maker:
         args = [_resolved(arg) for arg in self.args]
         kwargs = {name: _resolved(arg) for name, arg in self.kwargs.items()}
         _host.instance = self.cls(*args, **kwargs)
+
+
+@contextmanager
+def pickling(what: str) -> Iterator[None]:
+    """Say what does not pickle where a `Maker` is sent.
+
+    Raises:
+        SerializationError: with `what` in its text.
+    """
+    try:
+        yield
+    except OutboardError:
+        raise
+    except Exception as error:
+        raise SerializationError(f"{what} cannot be pickled: {error}", what="argument", reason=error) from error
 
 
 class Sealed:

@@ -111,12 +111,6 @@ class ActorReach:
                                       owner=self._client.incarnation)  # fmt: skip
             self._client.send(Frame.NAME, released.SerializeToString())
 
-    def binding_of(self, anchor: ObjectId) -> int | None:
-        """Give an own actor's binding, None where it has ended."""
-        if anchor.owner != self._client.incarnation:
-            return None
-        return next((binding for binding, seq in self.anchors.items() if seq == anchor.seq), None)
-
     # -- actors of other processes -------------------------------------------------------------------------------------
 
     def attach(self, anchor: ObjectId, label: str, *, in_order: bool, address: Address | None) -> int:

@@ -14,11 +14,11 @@ from random import getrandbits
 from typing import Any, NoReturn, TypeVar
 
 from . import engine as engines
-from .actorhost import ActorExit, Identity, Maker, Method, Sealed
+from .actorhost import ActorExit, Identity, Maker, Method, Sealed, pickling
 from .actorhost import current as current_host
 from .actoroptions import ASYNC_CONCURRENCY, ActorOptions
 from .engine import ActorTerms, Engine
-from .errors import ActorDiedError, ActorNameError, HeadUnreachableError, OutboardError, SerializationError
+from .errors import ActorDiedError, ActorNameError, HeadUnreachableError
 from .generators import DYNAMIC, STREAMING, is_generator, stream_method
 from .ids import ObjectId
 from .options import TaskOptions
@@ -144,15 +144,12 @@ class RemoteClass:
         terms = ActorTerms(anchor, options.max_restarts, concurrency if is_async or concurrency > 1 else 0,
                            options.of_calls(), cls.__name__, options.name or "", namespace)  # fmt: skip
         maker = Maker(cls, args, kwargs, identity, is_async=is_async)
-        try:
-            if options.lifetime:
-                return _detach(engine, pickle.dumps(Sealed(maker)), identity, methods, terms, options)
-            binding = engine.bind(processes=1, initializer=maker, label=identity.label, actor=terms)
-        except OutboardError:
-            raise
-        except Exception as error:
-            text = f"actor {identity.label}: its class or the arguments of its constructor cannot be pickled: {error}"
-            raise SerializationError(text, what="argument", reason=error) from error
+        with pickling(f"actor {identity.label}: its class or the arguments of its constructor"):
+            sealed = pickle.dumps(Sealed(maker)) if options.lifetime else b""
+            if not sealed:
+                binding = engine.bind(processes=1, initializer=maker, label=identity.label, actor=terms)
+        if sealed:
+            return _detach(engine, sealed, identity, methods, terms, options)
         ref = AnchorRef(anchor.owner, anchor.seq, engine)
         made = ActorHandle(ref, identity, methods, terms.max_concurrency == 0, binding=binding)
         return _claim(engine, made, options) if options.name else made

@@ -153,7 +153,8 @@ def stream_task(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     anchor = engine.reserve_id()
     identity = actorhost.Identity(anchor, name)
     maker = Maker(Stream, (function, tuple(args), dict(kwargs)), {}, identity, is_async=False)
-    binding = engine.bind(processes=1, initializer=maker, label=name, actor=ActorTerms(anchor, calls=calls))
+    with actorhost.pickling(f"generator {name}: its function or its arguments"):
+        binding = engine.bind(processes=1, initializer=maker, label=name, actor=ActorTerms(anchor, calls=calls))
     handle, method = AnchorRef(anchor.owner, anchor.seq, engine), Method(name, "next")
 
     def ask(_keep: AnchorRef = handle) -> ObjectRef:
@@ -180,10 +181,10 @@ def stream_method(engine: Engine, binding: Binding, method: str, args: Sequence[
     return ObjectRefGenerator(engine, ask, close, AHEAD if in_order else 1)
 
 
-def submit_dynamic(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions,
-                   binding: Binding | None = None) -> Any:  # fmt: skip
+def submit_dynamic(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any],
+                   options: TaskOptions) -> Any:  # fmt: skip
     """Run a generator to its end as one task, whose result is the list of references to its values."""
-    return engines.current().submit(Collected(function), args, kwargs, options.merged(num_returns=1), binding)
+    return engines.current().submit(Collected(function), args, kwargs, options.merged(num_returns=1))
 
 
 class Collected:

@@ -140,9 +140,9 @@ class NativeActors:
         reply = self._ask_name(request)
         if reply.outcome == pb.NameReply.GRANTED:
             with shield, client.lock:
-                binding = client.actors.binding_of(anchor)
-                if binding is not None:
-                    client.actors.names[binding] = namespace, name
+                own = self._own.get(anchor.seq)
+                if own is not None:
+                    client.actors.names[own.id] = namespace, name
             return None
         return bytes(reply.record)
 
@@ -174,13 +174,13 @@ class NativeActors:
     def on_end(self, anchor: ObjectId, how: int) -> None:
         """An actor of ours is to end. Under the client's lock."""
         client = self._client
-        binding = client.actors.binding_of(anchor)
-        if binding is None or anchor.seq not in self._own:
+        own = self._own.get(anchor.seq)
+        if own is None:
             return
         if how != pb.Ask.RESTART:
-            mark = BindingMark(client.labels.get(binding, ""), b"", None, is_actor=True, reason=_WHY[how])
-            self._engine.drop_binding(self._own[anchor.seq], force=True, mark=mark)
+            mark = BindingMark(client.labels.get(own.id, ""), b"", None, is_actor=True, reason=_WHY[how])
+            self._engine.drop_binding(own, force=True, mark=mark)
             return
-        body = pb.Unbind(id=binding, force=True, restart=True).SerializeToString()
-        for node in client.reach.bindings.places(binding) or (HOME,):
+        body = pb.Unbind(id=own.id, force=True, restart=True).SerializeToString()
+        for node in client.reach.bindings.places(own.id) or (HOME,):
             client.send(Frame.UNBIND, body, node)

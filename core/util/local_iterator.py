@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from .shards import chained
@@ -74,7 +75,7 @@ class LocalIterator(Chained):
             raise ValueError(f"an iterator can be duplicated into 1 or more, not {n}")
         queues: list[deque[Any]] = [deque() for _ in range(n)]
 
-        def items(mine: deque[Any]) -> Iterator[Any]:
+        def items(mine: deque[Any], _: list[Any]) -> Iterator[Any]:
             while True:
                 if not mine:
                     try:
@@ -85,8 +86,7 @@ class LocalIterator(Chained):
                         queue.append(item)
                 yield mine.popleft()
 
-        return [LocalIterator(lambda _, mine=queue: items(mine), f"{self.name}.duplicate[{at}]")  # type: ignore[misc]
-                for at, queue in enumerate(queues)]  # fmt: skip
+        return [LocalIterator(partial(items, queue), f"{self.name}.duplicate[{at}]") for at, queue in enumerate(queues)]
 
     def union(self, *others: LocalIterator, deterministic: bool = False,
               round_robin_weights: Sequence[float | str] | None = None) -> LocalIterator:  # fmt: skip

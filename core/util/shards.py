@@ -41,6 +41,7 @@ class _Reading:
         self.queues: dict[int, deque[Any]] = {}
         self.dealt = 0
         self.end: Batch | None = None
+        self.heard: set[int] = set()  # of those that share it: who knows that it is over
 
     def take(self, most: int, seconds: float) -> Batch:
         """Collect a batch."""
@@ -94,19 +95,18 @@ class ParallelIteratorWorker:
     def par_iter_init(self, reading: int, transforms: tuple[Transform, ...]) -> None:
         """Begin a reading, unless it has begun."""
         if reading not in self._readings:
-            items: Iterator[Any] = iter(self._items())
-            for transform in transforms:
-                items = iter(transform(items))
-            self._readings[reading] = _Reading(items)
+            self._readings[reading] = _Reading(chained(self._items(), transforms))
 
     def par_iter_next_batch(self, reading: int, most: int, seconds: float, start: int = 0, step: int = 1) -> Batch:
         """Give the next items of a reading; with `step` > 1 every so many-th from `start` on."""
         way = self._readings.get(reading)
         if way is None:
             return Batch([], is_over=True)
-        batch = way.take(most, seconds) if step == 1 else way.take_slice(start, step, most, seconds)
-        if batch.is_over and step == 1:
-            del self._readings[reading]
+        batch = way.take_slice(start, step, most, seconds) if step > 1 else way.take(most, seconds)
+        if batch.is_over:
+            way.heard.add(start)
+            if len(way.heard) == step:
+                del self._readings[reading]
         return batch
 
     def par_iter_end(self, reading: int) -> None:

@@ -87,8 +87,9 @@ def test_a_killed_node_ends_its_actors_or_they_begin_again_elsewhere(
     place = int(await_line(running))
     assert place in nodes and await_line(running) == "11"
     os.kill(place, signal.SIGKILL)
-    running.stdin.write("\n")  # type: ignore[union-attr]
-    running.stdin.flush()  # type: ignore[union-attr]
+    assert running.stdin is not None
+    running.stdin.write("\n")
+    running.stdin.flush()
     assert finish(running) == ["ActorDiedError", "11", "12"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -161,3 +162,8 @@ def test_tasks_take_from_generators() -> None:
         return sum(values(count.remote(10)))
 
     assert outboard.get(total.remote(), timeout=20) == 45
+
+
+def test_arguments_that_do_not_pickle_are_told_at_the_call() -> None:
+    with pytest.raises(errors.SerializationError, match=r"generator .*count: its function or its arguments cannot"):
+        count.remote(threading.Lock())

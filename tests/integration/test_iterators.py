@@ -143,6 +143,18 @@ def test_every_reading_begins_at_the_beginning() -> None:
     assert list(twice.for_each(lambda x: x)) == [0, 0, 1, 1, 2, 2]
 
 
+def test_a_source_forgets_the_readings_of_its_parts_when_all_are_at_their_end() -> None:
+    class Source(it.ParallelIteratorWorker):
+        def readings(self) -> int:
+            return len(self._readings)
+
+    source = outboard.remote(Source).remote(range(2500), False)
+    parts = it.from_actors([source]).repartition(3)
+    for _ in range(2):
+        assert sorted(parts.gather_async()) == list(range(2500))
+    assert outboard.get(source.readings.remote(), timeout=20) == 0
+
+
 def test_the_package_has_it_by_its_name() -> None:
     assert outboard.util.iter is it
 
