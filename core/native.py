@@ -203,12 +203,12 @@ class NativeEngine:
             client.owner.rebuild(oid, error.version)
             if entry.value == value:
                 raise error
-        again: Any = None
+        again: bytes | None = None
         while again is None:
             self._await_value(entry, deadline)
             again = entry.value
         _raise_if_failed(again)
-        return again  # type: ignore[no-any-return]
+        return again
 
     def _raise_failure(self, entries: list[Any]) -> None:
         for entry in entries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..client import MadeKind
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 #: The pickle of a function that refers to nothing.
 PLAIN_FUNCTION = Encoded(b"\x80")
+
+
+def _is_answered(asked: Any) -> bool:
+    return asked.answer is not None
 
 
 class TaskFailed(Exception):
@@ -72,7 +77,7 @@ class Calls:
             asked = pulling.ask(d)
             asked.waiters += 1
             try:
-                yield from process.wait(lambda asked=asked: asked.answer is not None)  # type: ignore[misc]
+                yield from process.wait(partial(_is_answered, asked))
             except BaseException:
                 asked.waiters -= 1
                 if process.alive:

@@ -220,7 +220,7 @@ class SimWorkforce(Workforce):
         output: Any = Output()
         hand.out = hand.err = output
         binding = pb.Binding.FromString(self.bindings.get((command.client, command.binding), b""))
-        self.template.fork(place, worker, binding)  # type: ignore[arg-type]
+        self.template.fork(place, worker, binding)  # type: ignore[arg-type]  # the model takes objects, not bytes
         if not binding.initializer:
             node.dispatch.on_worker_started(number, node.now())
 
@@ -268,9 +268,9 @@ class SimNode(Node):
         self.host = "simulated"
         self.workforce = SimWorkforce(self, machine, boot)
         self._execute_store = self.store.execute
-        self.store.execute = self._on_store_commands  # type: ignore[method-assign]
+        self.store.execute = self._on_store_commands  # type: ignore[method-assign]  # looks, then does it
         self._adopt = self.exchange.adopt
-        self.exchange.adopt = self._on_adoption  # type: ignore[method-assign]
+        self.exchange.adopt = self._on_adoption  # type: ignore[method-assign]  # looks, then does it
 
     @property
     def incarnation(self) -> int:

@@ -180,7 +180,7 @@ def test_node_that_ends_before_the_greeting_is_lost() -> None:
 
 def test_new_template_has_the_flags_of_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     programs: list[list[str]] = []
-    monkeypatch.setattr(spawn.os, "posix_spawn", lambda path, program, env: programs.append(program) or 1)  # type: ignore[attr-defined]
+    monkeypatch.setattr("os.posix_spawn", lambda path, program, env: programs.append(program) or 1)
     monkeypatch.setattr("subprocess._args_from_interpreter_flags", lambda: ["-X", "dev"])
     _, control = spawn.exec_template("outboard.worker:main")
     control.close()

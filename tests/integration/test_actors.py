@@ -92,7 +92,7 @@ def test_killed_actor_fails_what_was_pending() -> None:
 def test_unknown_method_and_direct_calls_are_refused() -> None:
     counter = outboard.remote(Counter).remote()
     with pytest.raises(AttributeError, match="nothing"):
-        counter.nothing  # noqa: B018
+        _ = counter.nothing
     with pytest.raises(TypeError, match="remote"):
         counter.add(1)
     with pytest.raises(TypeError, match="remote"):
