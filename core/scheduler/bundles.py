@@ -45,24 +45,18 @@ class Confirmed(NamedTuple):
     attempt: int
 
 
-class PoolsEnded(NamedTuple):
-    """End what runs in the bundles of this gang: it is over."""
-
-    gang: int
-    pools: tuple[Pool, ...]
-
-
-BundleCommand = Prepared | Declined | Confirmed | PoolsEnded
+BundleCommand = Prepared | Declined | Confirmed
 
 
 class Pool(Resources):
     """The amounts of one bundle; ``index`` is its place in its gang."""
 
-    __slots__ = ("_parent", "demand", "gpu_ids", "index", "is_over")
+    __slots__ = ("_parent", "demand", "gang", "gpu_ids", "index", "is_over")
 
-    def __init__(self, parent: Resources, index: int, demand: Demand) -> None:
+    def __init__(self, parent: Resources, gang: int, index: int, demand: Demand) -> None:
         super().__init__({"CPU": demand.cpu, **dict(demand.others)})
         self._parent = parent
+        self.gang = gang
         self.index = index
         self.demand = demand
         self.gpu_ids: tuple[int, ...] = ()
@@ -156,12 +150,14 @@ class Portion:
 class Bundles:
     """Part of the node's machine. Portions are in the order in which they came; those first gather first."""
 
-    __slots__ = ("_commands", "_portions", "_resources")
+    __slots__ = ("_commands", "_ended", "_portions", "_resources", "is_pending")
 
     def __init__(self, resources: Resources, commands: list[BundleCommand]) -> None:
         self._resources = resources
         self._commands = commands
         self._portions: dict[int, Portion] = {}
+        self._ended: list[int] = []
+        self.is_pending = False  # some portion is not confirmed yet
 
     @property
     def due(self) -> float | None:
@@ -181,8 +177,9 @@ class Bundles:
             if not all(self._resources.capacity(demand) for demand in bundles.values()):
                 self._commands.append(Declined(gang, attempt))
                 return
-            pools = {index: Pool(self._resources, index, demand) for index, demand in bundles.items()}
+            pools = {index: Pool(self._resources, gang, index, demand) for index, demand in bundles.items()}
             self._portions[gang] = Portion(attempt, pools, now + GATHER_SECONDS)
+            self.is_pending = True
             self.on_freed(now)
 
     def confirm(self, gang: int, attempt: int) -> None:
@@ -192,18 +189,20 @@ class Bundles:
             self._commands.append(Declined(gang, attempt))
         else:
             portion.deadline = None
+            self._note_pending()
             self._commands.append(Confirmed(gang, attempt))
 
     def release(self, gang: int, attempt: int) -> None:
-        """Give back what any attempt up to this one has here, and end what runs in it."""
+        """Give back what any attempt up to this one has here; `take_ended` names it if tasks may be in it."""
         portion = self._portions.get(gang)
         if portion is None or portion.attempt > attempt:
             return
         del self._portions[gang]
+        self._note_pending()
         for pool in portion.pools.values():
             pool.end()
         if portion.is_confirmed:
-            self._commands.append(PoolsEnded(gang, tuple(portion.pools.values())))
+            self._ended.append(gang)
 
     def on_freed(self, now: float) -> None:
         """Gather from what is free, the oldest portion first."""
@@ -215,6 +214,9 @@ class Bundles:
                 portion.deadline = now + CONFIRM_SECONDS
                 self._commands.append(Prepared(gang, portion.attempt))
 
+    def _note_pending(self) -> None:
+        self.is_pending = any(not portion.is_confirmed for portion in self._portions.values())
+
     def on_timer(self, now: float) -> None:
         """Decline what could not be gathered in time, and let lapse what nobody confirmed."""
         over = [(g, p) for g, p in self._portions.items() if p.deadline is not None and p.deadline <= now]
@@ -224,9 +226,23 @@ class Bundles:
         if over:
             self.on_freed(now)
 
+    def take_ended(self) -> list[int]:
+        """The gangs that are over here since the last call: what runs in their bundles is to end."""
+        ended, self._ended = self._ended, []
+        return ended
+
     def held(self) -> dict[int, Portion]:
         """What is set aside, by gang: what a node says when it registers."""
         return {gang: portion for gang, portion in self._portions.items() if portion.is_complete}
+
+    def has(self, gang: int) -> bool:
+        """Whether bundles of a gang are here for tasks to use."""
+        portion = self._portions.get(gang)
+        return portion is not None and portion.is_confirmed
+
+    def all_pools(self) -> list[Pool]:
+        """Everything that is set aside, complete or not."""
+        return [pool for portion in self._portions.values() for pool in portion.pools.values()]
 
     def pools(self, gang: int, index: int, demand: Demand) -> list[Pool]:
         """The bundles of a gang here that could ever run such a task; ``index`` -1 stands for any."""
@@ -237,6 +253,7 @@ class Bundles:
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold."""
+        assert self.is_pending == (self.due is not None), "portions that are not confirmed"
         for gang, portion in self._portions.items():
             assert portion.pools, f"gang {gang:x} has no bundles here"
             assert portion.is_complete or not portion.is_confirmed, f"gang {gang:x} is confirmed in part"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..ids import Span
+from .bundles import Confirmed, Declined, Prepared
 from .intervals import Interval
 from .outcomes import LostCause as LostCause
 
@@ -25,7 +26,8 @@ class BindingSpec(NamedTuple):
     """What workers are tied to for life; ``processes`` and ``max_tasks`` 0 mean no limit.
 
     Of an ordered one: ``max_restarts`` processes may follow one that died, -1 for any number; ``max_concurrency`` calls
-    may run at a time, 0 for one after the other in their order.
+    may run at a time, 0 for one after the other in their order. Its tasks run in a ``bundle`` of a ``gang`` (-1: in any
+    that is here), unless that is 0.
     """
 
     id: int
@@ -37,6 +39,8 @@ class BindingSpec(NamedTuple):
     label: str = ""
     max_restarts: int = 0
     max_concurrency: int = 0
+    gang: int = 0
+    bundle: int = -1
 
 
 class KindSpec(NamedTuple):
@@ -180,4 +184,5 @@ class Resume(NamedTuple):
 Command = (
     StartWorker | StopWorker | KillWorker | SendPacket | Recall | Grant | Lost | Returned
     | KindRefused | BindingGone | BindingFailed | Unbound | SignalCancel | KillLater | Resume
+    | Prepared | Declined | Confirmed
 )  # fmt: skip

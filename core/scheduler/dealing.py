@@ -34,6 +34,8 @@ class Dealer:
         tables = self._tables
         tables.now = now
         tables.start_due = None
+        if tables.bundles.is_pending:
+            tables.bundles.on_freed(now)
         if tables.resuming:
             self._leases.resume()
         if tables.rotation.ready:
@@ -55,6 +57,7 @@ class Dealer:
             tables.rotation.ready
             or tables.resuming
             or demand.gpu
+            or shape.binding.spec.gang  # which of its bundles has room is looked at elsewhere
             or not (demand.cpu or shape.binding.spec.ordered)  # how many without CPU may run is looked at elsewhere
             or not self._leases.has_idle(shape)
             or not tables.resources.fits(demand)
@@ -82,7 +85,7 @@ class Dealer:
     def _admit(self) -> None:
         tables = self._tables
         ready = tables.rotation.ready
-        while ready and (tables.resources.free_cpu > 0 or tables.cpuless_shapes):
+        while ready and (tables.resources.free_cpu > 0 or tables.shapes_beside):
             shape = self._choose()
             if shape is None:
                 return
@@ -110,10 +113,10 @@ class Dealer:
                 if held.queued > held.coming and self._leases.can_staff(held):
                     return held
             elif not self._has_blocked():
-                return None
+                return self._choose_in_turn(pooled_only=True) if tables.shapes_beside else None
         return self._choose_in_turn()
 
-    def _choose_in_turn(self) -> Shape | None:
+    def _choose_in_turn(self, *, pooled_only: bool = False) -> Shape | None:
         """The next shape; one for which a root with work would lose a process only if that one has to give way."""
         leases = self._leases
         rotation = self._tables.rotation
@@ -124,6 +127,8 @@ class Dealer:
                 continue
             for shape in shape_turns(root):
                 if first is not None and not leases.is_warm(shape):
+                    continue
+                if pooled_only and not shape.binding.spec.gang:
                     continue
                 if shape.queued <= shape.coming or not leases.can_staff(shape) or not _is_next(shape):
                     continue
@@ -136,8 +141,10 @@ class Dealer:
         return first
 
     def _find_passed_over(self) -> Shape | None:
-        """The shape whose tasks have waited longest, if that is too long and only for resources."""
-        ready = [shape for root in self._tables.rotation.ready for shape in root.ready]
+        """The shape whose tasks have waited longest, if that is too long and only for resources of the node."""
+        ready = [s for root in self._tables.rotation.ready for s in root.ready if not s.binding.spec.gang]
+        if not ready:
+            return None
         oldest = min(ready, key=lambda shape: next_kind(shape).queue[0].order)
         if self._tables.now - next_kind(oldest).queue[0].since < PASSED_OVER_SECONDS:
             return None
@@ -156,7 +163,7 @@ class Dealer:
 
     def _more_workers(self, shape: Shape, at_most: int) -> int:
         binding = shape.binding
-        room = self._tables.resources.room(shape.demand)
+        room = sum(pool.room(shape.demand) for pool in shape.pools)
         if binding.spec.processes:
             room = min(room, binding.spec.processes - binding.live + len(binding.idle))
         return 0 if binding.spec.ordered else max(0, min(room, at_most))
@@ -265,7 +272,7 @@ class Dealer:
     def _balance(self) -> None:
         """Where a worker could run what lies unbegun behind another's task, ask the kernel for half of it."""
         tables = self._tables
-        if tables.resources.free_cpu <= 0 and not tables.cpuless_shapes:
+        if tables.resources.free_cpu <= 0 and not tables.shapes_beside:
             return
         for worker in tables.stacked.values():
             shape = worker.shape

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from ..ids import Span
+from .bundles import Portion
 from .claims import Done
 from .commands import (
     BindingGone,
@@ -68,8 +69,12 @@ class Dispatch:
 
     def take_commands(self) -> list[Command]:
         """The commands decided since the last call, in the order in which they are to be done."""
-        commands = self._tables.commands
-        self._tables.commands = []
+        tables = self._tables
+        commands = tables.commands
+        tables.commands = []
+        if tables.bundle_commands:
+            commands += tables.bundle_commands
+            tables.bundle_commands.clear()
         return commands
 
     def on_client_joined(
@@ -125,7 +130,9 @@ class Dispatch:
             raise InvalidTransition(f"client {client:x} has a binding {spec.id} already")
         owner.last_binding = max(owner.last_binding, spec.id)
         binding = owner.bindings[spec.id] = Binding(owner, spec)
-        if spec.eager and tables.takes_from(owner):
+        if spec.gang and not tables.bundles.has(spec.gang):
+            self._losses.fail_binding(binding, b"", 0)
+        elif spec.eager and tables.takes_from(owner):
             slots = tables.resources.slots
             workers = 1 if spec.ordered else min(spec.processes or slots, PROCESSES_PER_SLOT * slots)
             for _ in range(workers):
@@ -451,6 +458,31 @@ class Dispatch:
         if late is not None and late.state != KILLED:
             self._losses.kill_due(late, running)
 
+    def on_prepare_bundles(self, gang: int, attempt: int, bundles: Mapping[int, Demand], now: float) -> None:
+        """The head wants these bundles set aside here; the answers are commands of `bundles`."""
+        self._tables.bundles.prepare(gang, attempt, bundles, now)
+        self._end_pools(now)
+
+    def on_confirm_bundles(self, gang: int, attempt: int, now: float) -> None:
+        """All bundles of the gang are set aside: tasks may run in those here."""
+        self._tables.bundles.confirm(gang, attempt)
+        self._end_pools(now)
+
+    def on_release_bundles(self, gang: int, attempt: int, now: float) -> None:
+        """The bundles of a gang are to be given back, with an end to what runs there."""
+        self._tables.bundles.release(gang, attempt)
+        self._end_pools(now)
+
+    def _end_pools(self, now: float) -> None:
+        for gang in self._tables.bundles.take_ended():
+            self._losses.end_gang(gang)
+        self._dealer.deal(now)
+
+    @property
+    def bundles_held(self) -> Mapping[int, Portion]:
+        """What is set aside here, by gang."""
+        return self._tables.bundles.held()
+
     def takes(self, client: int, kind: int) -> bool:
         """Whether tasks of a kind run at this node, sooner or later."""
         owner = self._tables.clients.get(client)
@@ -496,16 +528,19 @@ class Dispatch:
         Read it after each event; it may lie in the past.
         """
         tables = self._tables
-        if not tables.joined or not tables.rotation.ready or tables.calm_order == tables.last_order:
-            return tables.start_due
-        look = tables.looked_at + look_pause(tables.watched)
-        return look if tables.start_due is None else min(look, tables.start_due)
+        dues = [tables.start_due, tables.bundles.due]
+        if tables.joined and tables.rotation.ready and tables.calm_order != tables.last_order:
+            dues.append(tables.looked_at + look_pause(tables.watched))
+        return min((due for due in dues if due is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         """Start the process that was put off, and give back what waits behind tasks that run long, measured or not."""
         tables = self._tables
         if tables.start_due is not None and tables.start_due <= now:
             self._dealer.deal(now)
+        if tables.bundles.is_pending:
+            tables.bundles.on_timer(now)
+            self._end_pools(now)
         if not tables.joined:
             return
         tables.looked_at = now

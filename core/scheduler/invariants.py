@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from ..ids import RESOURCE_UNIT
+from .bundles import Pool
 from .claims import Packet
 from .credit import MOST_CREDIT
 from .intervals import Interval
@@ -32,14 +33,14 @@ def check_tables(tables: Tables) -> None:
     _check_resources(tables)
     _check_places(kinds, packets)
     _check_kinds(kinds, packets)
-    cpuless = 0
+    beside = 0
     for binding in bindings:
         _check_binding(binding)
         for shape in binding.shapes.values():
             _check_shape(shape, [kind for kind in kinds if kind.shape is shape], leases[shape], tables)
-            cpuless += not shape.demand.cpu
+            beside += bool(binding.spec.gang) or not shape.demand.cpu
     _check_roots(bindings, leases)
-    assert tables.cpuless_shapes == cpuless, f"{tables.cpuless_shapes} shapes without CPU counted, {cpuless} there"
+    assert tables.shapes_beside == beside, f"{tables.shapes_beside} shapes counted, {beside} there"
     assert tables.forking == sum(not w.is_forked for w in workers), "workers without a process"
     stacked = {w.number for w in workers if len(w.range.packets) > 1 and not w.range.is_concurrent}
     assert tables.stacked.keys() == stacked, "stacked"
@@ -54,20 +55,22 @@ def _bindings(tables: Tables) -> list[Binding]:
 
 
 def _check_resources(tables: Tables) -> None:
+    """What is free, held by leases, and set aside for gangs, is all there is; the same of each bundle."""
+    tables.bundles.check()
     resources = tables.resources
     held = dict.fromkeys(("CPU", *resources.free_others), 0)
     devices = [0] * len(resources.gpu_free)
     for worker in tables.workers.values():
         if worker.shape is None:
-            assert not worker.holds_cpu, f"{worker!r} holds CPUs without a lease"
+            assert not worker.holds_cpu and worker.pool is None, f"{worker!r} holds something without a lease"
             continue
-        demand = worker.shape.demand
-        if worker.holds_cpu:
-            held["CPU"] += demand.cpu
-        for name, amount in demand.others:
+        _count_lease(worker, held, devices)
+    for pool in tables.bundles.all_pools():
+        for name, amount in ("CPU", pool.free_cpu), *pool.free_others.items():
             held[name] += amount
-        for device in worker.gpu_ids:
-            devices[device] += demand.per_device
+        for device, amount in enumerate(pool.gpu_free):
+            devices[device] += amount
+        _check_pool(pool, tables)
     for name, taken in held.items():
         free = resources.free_cpu if name == "CPU" else resources.free_others[name]
         assert free >= 0, f"{name} is overdrawn by {-free}"
@@ -75,6 +78,33 @@ def _check_resources(tables: Tables) -> None:
         assert free + taken == total, f"{name}: {free} free and {taken} held of {total}"
     for device, free in enumerate(resources.gpu_free):
         assert free >= 0 and free + devices[device] == RESOURCE_UNIT, f"GPU {device}: {free} free, {devices[device]}"
+
+
+def _count_lease(worker: Worker, held: dict[str, int], devices: list[int]) -> None:
+    assert worker.shape is not None
+    demand = worker.shape.demand
+    if worker.holds_cpu:
+        held["CPU"] += demand.cpu
+    for name, amount in demand.others:
+        held[name] = held.get(name, 0) + amount
+    for device in worker.gpu_ids:
+        devices[device] += demand.per_device
+
+
+def _check_pool(pool: Pool, tables: Tables) -> None:
+    held = dict.fromkeys(("CPU", *pool.free_others), 0)
+    devices = [0] * len(pool.gpu_free)
+    for worker in tables.workers.values():
+        if worker.pool is pool:
+            _count_lease(worker, held, devices)
+    whole = tables.bundles.has(pool.gang)
+    for name, taken in held.items():
+        free = pool.free_cpu if name == "CPU" else pool.free_others[name]
+        set_aside = pool.demand.cpu if name == "CPU" else dict(pool.demand.others)[name]
+        assert free >= 0, f"{name} of a bundle is overdrawn by {-free}"
+        assert free + taken == set_aside if whole else free <= set_aside, f"{name}: {free} + {taken} of {set_aside}"
+    for device in pool.gpu_ids:
+        assert pool.gpu_free[device] + devices[device] == pool.demand.per_device, f"GPU {device} of a bundle"
 
 
 def _check_places(kinds: list[Kind], packets: list[Packet]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from .commands import KillWorker, Resume, StartWorker, StopWorker, Unbound
 from .fairness import LEASE_SECONDS, next_kind
 from .queues import Shape
+from .resources import Resources
 from .tables import Binding, Tables, Worker, WorkerState
 
 #: More processes than this per slot: idle ones of other bindings end first. Larger keeps more warm, smaller saves
@@ -37,17 +38,24 @@ class Leases:
 
     def can_staff(self, shape: Shape) -> bool:
         """Whether the shape's resources are free and there is, or may be, a worker for it."""
-        tables = self._tables
         binding = shape.binding
-        demand = shape.demand
-        resources = tables.resources
-        if not resources.fits(demand) or (tables.resuming and demand.cpu):
+        if self._pool_for(shape) is None:
             return False
-        if not demand.cpu and binding.cpuless_leases >= binding.cpuless_limit(resources.slots):
-            return False
-        if demand.gpu and resources.pick_gpus(demand) is None:
+        slots = self._tables.resources.slots
+        if not shape.demand.cpu and binding.cpuless_leases >= binding.cpuless_limit(slots):
             return False
         return self.has_worker(shape)
+
+    def _pool_for(self, shape: Shape) -> Resources | None:
+        """What has room for one more task of a shape, and nobody waits for who had it before."""
+        demand = shape.demand
+        resuming = self._tables.resuming
+        for pool in shape.pools:
+            if not pool.fits(demand) or (demand.gpu and pool.pick_gpus(demand) is None):
+                continue
+            if not resuming or not demand.cpu or all(worker.pool is not pool for worker in resuming):
+                return pool
+        return None
 
     def has_worker(self, shape: Shape) -> bool:
         """Whether there is, or may be, one more worker for the shape, resources aside."""
@@ -91,14 +99,17 @@ class Leases:
 
     def acquire(self, shape: Shape) -> Worker:
         """Lease a worker to a shape for which ``can_staff`` holds: a warm one, one that is starting, or a new one."""
-        worker = self._find(shape)
+        demand = shape.demand
+        pool = self._pool_for(shape) if demand.gpu or len(shape.pools) > 1 else shape.pools[0]
+        assert pool is not None
+        worker = self._find(shape, pool)
         if worker is None:
             if not shape.binding.has_room():
                 self.stop(next(iter(shape.binding.idle.values())))
-            gpu_ids = self._tables.resources.pick_gpus(shape.demand) if shape.demand.gpu else ()
+            gpu_ids = pool.pick_gpus(demand) if demand.gpu else ()
             worker = self.start(shape.binding, gpu_ids or ())
-        demand = shape.demand
-        self._tables.resources.take(demand, worker.gpu_ids)
+        pool.take(demand, worker.gpu_ids)
+        worker.pool = pool
         shape.leased[worker.number] = worker
         worker.shape = shape
         worker.holds_cpu = True
@@ -116,7 +127,8 @@ class Leases:
     def release(self, worker: Worker) -> None:
         """End the lease of a worker that has nothing outstanding."""
         shape = worker.shape
-        if shape is None:
+        pool = worker.pool
+        if shape is None or pool is None:
             return
         tables = self._tables
         if worker.holds_cpu:
@@ -125,9 +137,9 @@ class Leases:
         else:
             shape.root.lent_cpu -= shape.demand.cpu
             worker.is_nested = False
-        tables.resources.give(shape.demand, worker.gpu_ids, with_cpu=worker.holds_cpu)
+        pool.give(shape.demand, worker.gpu_ids, with_cpu=worker.holds_cpu)
         del shape.leased[worker.number]
-        worker.shape = None
+        worker.shape = worker.pool = None
         worker.holds_cpu = False
         binding = shape.binding
         if not shape.demand.cpu:
@@ -181,27 +193,29 @@ class Leases:
 
     def block(self, worker: Worker) -> None:
         """Give back the CPUs of a busy worker."""
-        shape = worker.shape
-        assert shape is not None
+        shape, pool = worker.shape, worker.pool
+        assert shape is not None and pool is not None
         self.mark_nested(worker, nested=False)
         worker.state = BLOCKED
         worker.holds_cpu = False
         shape.root.held -= shape.part
         shape.root.lent_cpu += shape.demand.cpu
-        self._tables.resources.free_cpu += shape.demand.cpu
+        pool.free_cpu += shape.demand.cpu
 
     def resume(self) -> None:
         """Give CPUs to the workers that ask for them again, in their order, as far as they are free."""
         tables = self._tables
-        resources = tables.resources
-        while tables.resuming:
-            worker = tables.resuming[0]
-            shape = worker.shape
-            assert shape is not None
-            if shape.demand.cpu > resources.free_cpu:
-                return
-            tables.resuming.popleft()
-            resources.free_cpu -= shape.demand.cpu
+        short: list[Resources] = []
+        for worker in list(tables.resuming):
+            shape, pool = worker.shape, worker.pool
+            assert shape is not None and pool is not None
+            if pool in short:
+                continue
+            if shape.demand.cpu > pool.free_cpu:
+                short.append(pool)
+                continue
+            tables.resuming.remove(worker)
+            pool.free_cpu -= shape.demand.cpu
             shape.root.lent_cpu -= shape.demand.cpu
             shape.root.held += shape.part
             worker.state = BUSY
@@ -282,7 +296,9 @@ class Leases:
         for caller in self._tables.clients.values() if binding.spec.ordered else (client,):
             for kind in [k for k in caller.kinds.values() if k.shape.binding is binding]:
                 del caller.kinds[kind.id]
-        self._tables.cpuless_shapes -= sum(1 for shape in binding.shapes.values() if not shape.demand.cpu)
+        is_pooled = bool(binding.spec.gang)
+        beside = sum(1 for shape in binding.shapes.values() if is_pooled or not shape.demand.cpu)
+        self._tables.shapes_beside -= beside
         if not client.is_gone:
             self._tables.commands.append(Unbound(client.id, binding.spec.id))
 
@@ -293,7 +309,8 @@ class Leases:
         clients = [c for c in self._tables.clients.values() if c.root is binding.client.root]
         return any(k.wanted for c in clients for k in c.kinds.values() if k.shape.binding is binding)
 
-    def _find(self, shape: Shape) -> Worker | None:
+    def _find(self, shape: Shape, pool: Resources | None = None) -> Worker | None:
+        """A warm worker for the shape, with devices of this pool if it needs some; None: of any of its pools."""
         # Last in, first out: the worker that ran last is the warmest.
         binding = shape.binding
         demand = shape.demand
@@ -301,7 +318,9 @@ class Leases:
             for worker in reversed(workers.values()):
                 if worker.is_held_up:
                     continue
-                if not (worker.gpu_ids or demand.gpu) or self._tables.resources.gpus_fit(worker.gpu_ids, demand):
+                if not (worker.gpu_ids or demand.gpu):
+                    return worker
+                if any(p.gpus_fit(worker.gpu_ids, demand) for p in shape.pools if pool in (None, p)):
                     return worker
         return None
 

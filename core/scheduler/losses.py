@@ -262,6 +262,12 @@ class Losses:
                 self._leases.kill(worker)
         self._leases.settle(binding)
 
+    def end_gang(self, gang: int) -> None:
+        """Its bundles are nobody's any more: what runs there, or was to, is lost."""
+        for client in list(self._tables.clients.values()):
+            for binding in [b for b in client.bindings.values() if b.spec.gang == gang]:
+                self.drop_binding(binding, force=True)
+
     def _lose_dealt(
         self, packet: Packet, cause: LostCause, spans: list[Span], worker: int | None = None, outcome: bytes = b"",
         *, is_restarting: bool = False,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..ids import Span
 from .intervals import Interval, cut
 from .pace import PACKET_NBYTES, Pace
-from .resources import Demand
+from .resources import Demand, Resources
 
 if TYPE_CHECKING:
     from .fairness import Root
@@ -26,16 +26,21 @@ class Shape:
     """One binding and demand. A worker leases a shape while it has anything outstanding.
 
     ``waiting`` holds the kinds with queued tasks, ``leased`` the workers that hold its resources, ``coming`` counts
-    those of them that are still starting. ``capacity`` is how many fit at once on an empty node, ``part`` what of the
-    node one of them holds. ``is_shared``: other nodes could run its tasks too.
+    those of them that are still starting. ``pools`` is what its tasks take their resources from, one of them for each:
+    the node's, or bundles of a gang; ``capacity`` is how many fit there at once when nothing else does, ``part`` what
+    of the node one of them holds. ``is_shared``: other nodes could run its tasks too.
     """
 
-    __slots__ = ("binding", "demand", "root", "capacity", "part", "is_shared", "waiting", "queued", "leased",
+    __slots__ = ("binding", "demand", "pools", "root", "capacity", "part", "is_shared", "waiting", "queued", "leased",
                  "coming")  # fmt: skip
 
-    def __init__(self, binding: Binding, demand: Demand, capacity: int, part: int, *, is_shared: bool) -> None:
+    def __init__(
+        self, binding: Binding, demand: Demand, pools: tuple[Resources, ...], capacity: int, part: int, *,
+        is_shared: bool,
+    ) -> None:  # fmt: skip
         self.binding = binding
         self.demand = demand
+        self.pools = pools
         self.root: Root = binding.client.root
         self.capacity = capacity
         self.part = part

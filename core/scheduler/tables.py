@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from enum import IntEnum
 
+from .bundles import BundleCommand, Bundles
 from .claims import Range
 from .commands import BindingSpec, Command, InvalidTransition, TaskKey
 from .fairness import WHOLE, Root, Rotation
@@ -118,11 +119,12 @@ class Worker:
     ``shape`` is its lease; ``holds_cpu`` is False while the lease's CPUs are given back. ``given`` counts tasks
     against ``max_tasks``. ``is_recalling``: a Recall is not answered yet; ``recall_again``: another must follow it;
     ``is_barred``: the last one brought nothing and nothing has changed since. ``is_forked``: its process is there;
-    ``is_held_up``: its initialiser waits for tasks; ``has_served``: it has reported.
+    ``is_held_up``: its initialiser waits for tasks; ``has_served``: it has reported. ``pool`` is what its lease was
+    taken from.
     """
 
     __slots__ = (
-        "number", "binding", "gpu_ids", "state", "shape", "holds_cpu", "is_nested", "range", "given", "clients",
+        "number", "binding", "gpu_ids", "state", "shape", "pool", "holds_cpu", "is_nested", "range", "given", "clients",
         "has_served", "is_forked", "is_held_up", "is_recalling", "recall_again", "is_barred", "kill_delay",
     )  # fmt: skip
 
@@ -132,6 +134,7 @@ class Worker:
         self.gpu_ids = gpu_ids
         self.state = WorkerState.STARTING
         self.shape: Shape | None = None
+        self.pool: Resources | None = None
         self.holds_cpu = False
         self.is_nested = False
         self.range = Range(is_concurrent=binding.spec.max_concurrency > 0)
@@ -165,20 +168,23 @@ class Tables:
 
     ``stacked`` holds the workers with more than one packet outstanding; ``held_for`` is the shape for which all others
     are held back, ``now`` the time of the last event that told it. ``forking`` counts workers without a process so
-    far; at ``start_due`` it is time for one that would have been of use. ``joined``: there are other nodes for what
+    far; at ``start_due`` it is time for one that would have been of use. ``shapes_beside`` counts shapes that may have
+    room while the node has no CPU free: they need none, or have bundles. ``joined``: there are other nodes for what
     this one cannot run; ``is_draining``: only they take what comes, but for what `takes_from` says; ``is_over``: with
     no exception. After the look at ``looked_at``, at ``watched`` kinds, nothing that waited needed another one until a
     task arrives after the one with number ``calm_order``, or is put back.
     """
 
     __slots__ = (
-        "resources", "initial_credit", "joined", "clients", "workers", "rotation", "resuming", "stacked",
-        "cpuless_shapes", "commands", "counts", "last_worker", "last_packet", "last_order", "now", "held_for",
-        "forking", "start_due", "is_draining", "is_over", "looked_at", "watched", "calm_order",
+        "resources", "bundles", "bundle_commands", "initial_credit", "joined", "clients", "workers", "rotation",
+        "resuming", "stacked", "shapes_beside", "commands", "counts", "last_worker", "last_packet", "last_order", "now",
+        "held_for", "forking", "start_due", "is_draining", "is_over", "looked_at", "watched", "calm_order",
     )  # fmt: skip
 
     def __init__(self, totals: Mapping[str, int], gpus: int, initial_credit: int, joined: bool) -> None:
         self.resources = Resources(totals, gpus)
+        self.bundle_commands: list[BundleCommand] = []
+        self.bundles = Bundles(self.resources, self.bundle_commands)
         self.initial_credit = initial_credit
         self.joined = joined
         self.clients: dict[int, Client] = {}
@@ -186,7 +192,7 @@ class Tables:
         self.rotation = Rotation()
         self.resuming: deque[Worker] = deque()
         self.stacked: dict[int, Worker] = {}
-        self.cpuless_shapes = 0
+        self.shapes_beside = 0
         self.commands: list[Command] = []
         self.counts: Counter[str] = Counter()
         self.last_worker = 0
@@ -207,8 +213,13 @@ class Tables:
         return not self.is_draining or (client.worker is not None and not self.is_over)
 
     def is_home_of(self, binding: Binding) -> bool:
-        """Whether a binding's tasks can run at this node or nowhere: what is ordered stays where its one worker is."""
+        """Whether a binding's tasks can run at this node or nowhere: what is ordered stays where its one worker is.
+
+        Those of a gang are at the nodes that have its bundles.
+        """
         spec = binding.spec
+        if spec.gang:
+            return True
         if not spec.ordered or binding.workers:
             return spec.ordered
         has_place = spec.eager or any(shape.capacity for shape in binding.shapes.values())
@@ -251,9 +262,15 @@ class Tables:
         The one worker of an ordered binding keeps the devices it was started with, so shapes for others cannot either.
         A node of a cluster that has no CPU runs nothing at all.
         """
-        capacity = self.resources.capacity(demand)
-        part = WHOLE // max(1, capacity)
         spec = binding.spec
+        if spec.gang:
+            pools: tuple[Resources, ...] = tuple(self.bundles.pools(spec.gang, spec.bundle, demand))
+            capacity = sum(pool.capacity(demand) for pool in pools)
+            part = 0  # nobody else could have it
+        else:
+            pools = (self.resources,)
+            capacity = self.resources.capacity(demand)
+            part = WHOLE // max(1, capacity)
         if self.joined and not self.resources.totals.get("CPU"):
             capacity = 0
         if spec.ordered:
@@ -263,8 +280,8 @@ class Tables:
             capacity = min(capacity, 1) if demand.devices in devices else 0
         elif spec.processes:
             capacity = min(capacity, spec.processes)
-        is_shared = self.joined and not spec.ordered
-        shape = binding.shapes[demand] = Shape(binding, demand, capacity, part, is_shared=is_shared)
-        if not demand.cpu:
-            self.cpuless_shapes += 1
+        is_shared = self.joined and not spec.ordered and spec.bundle < 0
+        shape = binding.shapes[demand] = Shape(binding, demand, pools, capacity, part, is_shared=is_shared)
+        if not demand.cpu or spec.gang:
+            self.shapes_beside += 1
         return shape

@@ -13,7 +13,6 @@ from outboard.scheduler.bundles import (
     Bundles,
     Confirmed,
     Declined,
-    PoolsEnded,
     Prepared,
 )
 from outboard.scheduler.resources import Demand, Resources
@@ -59,9 +58,8 @@ def test_bundles_are_set_aside_confirmed_and_released_once(node: Node) -> None:
         assert node.said() == [Confirmed(GANG, 1)]
     assert [pool.index for pool in node.bundles.pools(GANG, -1, ONE)] == [0, 1]
     node.bundles.release(GANG, 1)
-    [ended] = node.said()
-    assert isinstance(ended, PoolsEnded) and len(ended.pools) == 2
     node.bundles.release(GANG, 1)
+    assert node.bundles.take_ended() == [GANG] and node.bundles.take_ended() == []
     assert node.said() == [] and node.resources.free() == node.whole
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from outboard.ids import RESOURCE_UNIT, Span
+from outboard.scheduler.bundles import Confirmed, Declined, Prepared
 from outboard.scheduler.commands import (
     BindingFailed,
     BindingSpec,
@@ -29,6 +32,7 @@ from outboard.scheduler.commands import (
 )
 from outboard.scheduler.dispatch import Dispatch
 from outboard.scheduler.intervals import Interval
+from outboard.scheduler.resources import Demand
 
 TOTALS = {"CPU": 2 * RESOURCE_UNIT, "GPU": 2 * RESOURCE_UNIT, "disk": 3 * RESOURCE_UNIT}
 DEMANDS = [
@@ -101,6 +105,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.begun: set[Task] = set()
         self.orders: dict[tuple[int, int], int] = {}
         self.timers: list[int] = []
+        self.gangs: dict[int, object] = {}  # the last word about each
         self.next_id = 1
         self.now = 0.0
         self.is_slow = False
@@ -158,13 +163,18 @@ class DispatchMachine(RuleBasedStateMachine):
             case BindingFailed(client, binding):
                 assert (client, binding) not in self.failed, "a binding failed twice"
                 self.failed.add((client, binding))
+            case Prepared(gang) | Declined(gang) | Confirmed(gang):
+                if gang in self.gangs:  # else it was released since
+                    self.gangs[gang] = command
             case SignalCancel() | KindRefused():
                 pass
 
     def receive(self, command: SendPacket) -> None:
         worker = self.workers[command.worker]
         is_of_task = all(interval.owner in self.hosts for interval in command.intervals) and not self.is_over
-        assert not self.is_draining or is_of_task or self.bindings[worker.client, worker.binding].ordered
+        binding = self.bindings[worker.client, worker.binding]
+        assert not self.is_draining or is_of_task or binding.ordered or binding.gang
+        assert not binding.gang or isinstance(self.gangs.get(binding.gang), Confirmed)
         assert worker.is_started and not worker.is_ending and not worker.is_blocked
         total = 0
         for interval in command.intervals:
@@ -186,7 +196,7 @@ class DispatchMachine(RuleBasedStateMachine):
     def live_workers(self) -> list[FakeWorker]:
         return [w for w in self.workers.values() if not w.is_ending]
 
-    def pick(self, data: st.DataObject, items: list) -> object:
+    def pick(self, data: st.DataObject, items: list) -> Any:
         return items[data.draw(st.integers(0, len(items) - 1))]
 
     def step_worker(self, worker: FakeWorker, seconds: float, *, report: bool) -> None:
@@ -293,10 +303,15 @@ class DispatchMachine(RuleBasedStateMachine):
         max_tasks=st.sampled_from([0, 0, 1, 5]),
         ordered=st.booleans(),
         eager=st.booleans(),
+        bundle=st.sampled_from([-1, -1, 0, 1]),
     )
-    def bind(self, data: st.DataObject, processes: int, max_tasks: int, ordered: bool, eager: bool) -> None:
+    def bind(
+        self, data: st.DataObject, processes: int, max_tasks: int, ordered: bool, eager: bool, bundle: int
+    ) -> None:
         client = self.pick(data, sorted(self.clients))
-        spec = BindingSpec(self.next_id, processes, True, max_tasks, ordered, eager)
+        gang = self.pick(data, [0, *sorted(self.gangs)])
+        spec = BindingSpec(self.next_id, processes, True, max_tasks, ordered, eager, gang=gang,
+                           bundle=bundle if gang else -1)  # fmt: skip
         self.next_id += 1
         self.bindings[client, spec.id] = spec
         self.dispatch.on_binding(client, spec)
@@ -326,7 +341,9 @@ class DispatchMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.kinds)
     @rule(data=st.data(), count=st.sampled_from([1, 1, 2, 8, 60]), stride=st.sampled_from([1, 3]))
     def submit(self, data: st.DataObject, count: int, stride: int) -> None:
-        client, kind = self.pick(data, sorted(self.kinds))
+        self.send(*self.pick(data, sorted(self.kinds)), count, stride)
+
+    def send(self, client: int, kind: int, count: int, stride: int) -> None:
         first = self.orders.get((client, kind), 1)
         self.orders[client, kind] = first + count * stride
         interval = Interval(client, kind, first, 0, stride, kind, [b"\x80call"] * count, {0: ("object",)})
@@ -365,6 +382,56 @@ class DispatchMachine(RuleBasedStateMachine):
         for one in gone:
             self.forget(one)
         self.dispatch.on_client_left(client, self.now)
+        self.obey()
+
+    # -- the head, about gangs
+
+    @precondition(lambda self: len(self.gangs) < 3)
+    @rule(data=st.data(), bundles=st.integers(1, 3))
+    def prepare(self, data: st.DataObject, bundles: int) -> None:
+        demands = {i: Demand.of(self.pick(data, [d for d in DEMANDS if d])) for i in range(bundles)}
+        gang = self.next_id
+        self.next_id += 1
+        self.gangs[gang] = None
+        self.dispatch.on_prepare_bundles(gang, 1, demands, self.now)
+        self.obey()
+
+    @precondition(lambda self: any(isinstance(said, Prepared) for said in self.gangs.values()))
+    @rule(data=st.data())
+    def confirm(self, data: st.DataObject) -> None:
+        gang = self.pick(data, sorted(gang for gang, said in self.gangs.items() if isinstance(said, Prepared)))
+        self.dispatch.on_confirm_bundles(gang, 1, self.now)
+        self.obey()
+
+    @precondition(lambda self: self.gangs)
+    @rule(data=st.data(), really=st.booleans())
+    def release(self, data: st.DataObject, really: bool) -> None:
+        if really:
+            self.release_one(self.pick(data, sorted(self.gangs)))
+
+    @precondition(lambda self: self.clients and len(self.gangs) < 3)
+    @rule(data=st.data(), bundle=st.sampled_from([-1, 0, 1]), ordered=st.booleans())
+    def use_gang(self, data: st.DataObject, bundle: int, ordered: bool) -> None:
+        """The whole way at once: what is set aside is confirmed, and a client submits to it."""
+        gang, client = self.next_id, self.pick(data, sorted(self.clients))
+        self.prepare(data, 2)
+        if isinstance(self.gangs[gang], Prepared):
+            self.dispatch.on_confirm_bundles(gang, 1, self.now)
+            self.obey()
+        binding = BindingSpec(self.next_id, int(ordered), ordered=ordered, gang=gang, bundle=bundle)
+        self.bindings[client, binding.id] = binding
+        self.dispatch.on_binding(client, binding)
+        kind = KindSpec(self.next_id + 1, binding.id, self.pick(data, DEMANDS))
+        self.next_id += 2
+        self.kinds[client, kind.id] = kind
+        self.dispatch.on_kind(client, kind)
+        self.obey()
+        self.send(client, kind.id, 4, 1)
+
+    def release_one(self, gang: int) -> None:
+        del self.gangs[gang]
+        self.dropped.update(key for key, spec in self.bindings.items() if spec.gang == gang)
+        self.dispatch.on_release_bundles(gang, 1, self.now)
         self.obey()
 
     # -- what the node does by itself
@@ -507,10 +574,10 @@ class DispatchMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "dispatch"):
             return
-        for _ in range(2_000):
-            if not self.outstanding and not any(w.is_ending for w in self.workers.values()):
-                break
-            self.go_on()
+        self.go_on_until(lambda: not any(self.is_ganged(task) for task in self.outstanding))
+        for gang in list(self.gangs):
+            self.release_one(gang)
+        self.go_on_until(lambda: not self.outstanding and not any(w.is_ending for w in self.workers.values()))
         assert not self.outstanding, f"{len(self.outstanding)} tasks never settled: {self.dispatch.snapshot()}"
         assert self.dispatch.is_idle and self.dispatch.due is None
         for client in [c for c, root in self.clients.items() if c == root]:
@@ -525,11 +592,23 @@ class DispatchMachine(RuleBasedStateMachine):
         assert (snapshot.running, snapshot.queued, snapshot.workers) == (0, 0, [])
         assert snapshot.free == TOTALS
 
+    def is_ganged(self, task: Task) -> bool:
+        """Whether a task is in bundles that are there to be used: it has to finish."""
+        spec = self.kinds[task[0], task[1]]
+        binding = self.bindings.get((task[0], spec.binding)) if spec.binding else None
+        return binding is not None and isinstance(self.gangs.get(binding.gang), Confirmed)
+
+    def go_on_until(self, is_done: Callable[[], bool]) -> None:
+        for _ in range(2_000):
+            if is_done():
+                return
+            self.go_on()
+
     def go_on(self) -> None:
         self.fire()
         for worker in list(self.workers.values()):
             if worker.is_ending:
-                self.bury(worker, running=False)
+                self.bury(worker, running=worker.is_blocked)
             elif not worker.is_started:
                 if worker.is_held_up:
                     self.initialise(worker)
