@@ -24,11 +24,13 @@ if _typing.TYPE_CHECKING:
         shutdown,
         wait,
     )
+    from .gangs import Gang, gang
     from .generators import ObjectRefGenerator
     from .refs import ObjectRef
     from .runtime_context import get_runtime_context
 
 __all__ = [
+    "Gang",
     "ObjectRef",
     "ObjectRefGenerator",
     "__version__",
@@ -36,6 +38,7 @@ __all__ = [
     "cancel",
     "cluster_resources",
     "exit_actor",
+    "gang",
     "get",
     "get_actor",
     "get_runtime_context",
@@ -51,8 +54,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Gang": "gangs",
     "ObjectRef": "refs",
     "ObjectRefGenerator": "generators",
+    "gang": "gangs",
     "get_runtime_context": "runtime_context",
 } | dict.fromkeys(("exit_actor", "get_actor", "kill", "method"), "actors")
 

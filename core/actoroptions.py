@@ -13,7 +13,7 @@ from .options import TaskOptions, check_count, unknown_option
 ASYNC_CONCURRENCY = 1000
 
 #: What of an actor's options each of its calls has too.
-_OF_CALLS = ("num_cpus", "num_gpus", "resources")
+_OF_CALLS = ("num_cpus", "num_gpus", "resources", "gang", "bundle")
 
 #: Options of tasks that actors have otherwise, or not at all, and what to write instead.
 _INSTEAD = {
@@ -37,6 +37,8 @@ class ActorOptions:
         max_task_retries: runs of a call after one that ended with the process or its machine, -1 for any number.
         max_concurrency: calls that may run at a time, in threads, or as coroutines if the class has async methods. None
             for one in the order of the calls, or 1,000 with async methods.
+        gang, bundle: where it lives, as in `TaskOptions`; without a bundle the actors of a gang take turns among those
+            that could have them.
     """
 
     num_cpus: float = 0
@@ -49,6 +51,8 @@ class ActorOptions:
     max_restarts: int = 0
     max_task_retries: int = 0
     max_concurrency: int | None = None
+    gang: Any = None
+    bundle: int | None = None
 
     def merged(self, **changes: Any) -> ActorOptions:
         """Return these options with some replaced, all of them checked.
@@ -86,6 +90,8 @@ def _check(options: ActorOptions) -> None:
         raise ValueError(f'lifetime must be None or "detached", not {options.lifetime!r}')
     if not isinstance(options.get_if_exists, bool):
         raise TypeError(f"get_if_exists must be True or False, not {options.get_if_exists!r}")
+    if options.lifetime is not None and options.gang is not None:
+        raise ValueError("a detached actor cannot be in a gang, which ends with its program")
     if options.get_if_exists and not options.name:
         raise ValueError("get_if_exists needs a name")
     check_count("max_restarts", options.max_restarts, least=-1)

@@ -73,14 +73,15 @@ class ActorReach:
 
     # -- own actors ----------------------------------------------------------------------------------------------------
 
-    def open(self, binding: int, seq: int, demand: Mapping[str, int]) -> None:
+    def open(self, binding: int, seq: int, demand: Mapping[str, int], nodes: frozenset[int] | None) -> None:
         """A binding whose description is known is an actor: a node is told of it. Its anchor has one reference."""
         client = self._client
         spec = client.binding_specs[binding]
         client.lanes[binding] = machine.Lane(in_order=not spec.max_concurrency)
         client.owner.anchor(seq, binding)
         self.anchors[binding] = seq
-        client.reach.bindings.open(binding, 1, ordered=True, demand=demand, restarts=spec.max_restarts)
+        client.reach.bindings.open(binding, 1, ordered=True, demand=demand, restarts=spec.max_restarts,
+                                   nodes=nodes)  # fmt: skip
         client.reach.confine(binding)
 
     def on_placed(self, binding: int, node: int | None) -> None:
@@ -195,7 +196,7 @@ class ActorReach:
         elif node in reach.told:
             far.lane.place(node, is_seeking=False)
         else:
-            self._client.send(Frame.REACH, pb.Connect(node=node).SerializeToString())
+            reach.want(node)
             return
         self._client.owner.stir(far.lane)
 

@@ -44,9 +44,11 @@ class _Node(NamedTuple):
 class _Binding:
     """`shares`: processes by node. `told`: nodes that know it. `asked`: those of them that were sent UNBIND."""
 
-    __slots__ = ("asked", "demand", "is_closing", "ordered", "processes", "restarts", "shares", "told")
+    __slots__ = ("asked", "demand", "is_closing", "nodes", "ordered", "processes", "restarts", "shares", "told")
 
-    def __init__(self, processes: int, ordered: bool, demand: Mapping[str, int], restarts: int) -> None:
+    def __init__(self, processes: int, ordered: bool, demand: Mapping[str, int], restarts: int,
+                 nodes: frozenset[int] | None) -> None:  # fmt: skip
+        self.nodes = nodes  # the only ones that may have it; None: any
         self.processes = processes
         self.ordered = ordered
         self.demand = demand  # of an ordered one's calls
@@ -57,7 +59,7 @@ class _Binding:
         self.is_closing = False
 
     def is_unlimited(self) -> bool:
-        return not self.processes and not self.ordered
+        return not self.processes and not self.ordered and self.nodes is None
 
     def has_ended(self) -> bool:
         return self.is_closing and not self.told
@@ -79,16 +81,18 @@ class Bindings:
         return f"<Bindings {len(self._bindings)} over {len(self._nodes)} nodes>"
 
     def open(self, binding: int, processes: int, *, ordered: bool, elsewhere: int = 0,
-             demand: Mapping[str, int] = {}, restarts: int = 0) -> bool:  # fmt: skip
+             demand: Mapping[str, int] = {}, restarts: int = 0,
+             nodes: frozenset[int] | None = None) -> bool:  # fmt: skip
         """Take a new binding into the books; True: tell the own node now.
 
         `elsewhere`: slots of all other nodes, whether there is a session with them or not. What is beyond the slots of
-        all the own node takes, more than it has itself if need be. `demand` and `restarts` are an ordered one's.
+        all the own node takes, more than it has itself if need be. `demand` and `restarts` are an ordered one's. One
+        that is confined to `nodes` is nowhere until there is a session with one of them.
         """
-        opened = self._bindings[binding] = _Binding(processes, ordered, demand, restarts)
+        opened = self._bindings[binding] = _Binding(processes, ordered, demand, restarts, nodes)
         if self._is_alone:
             opened.shares[self._home] = processes
-        elif ordered:
+        elif ordered or nodes is not None:
             self._deal(opened)
         else:
             own = self._nodes[self._home].slots
@@ -96,7 +100,7 @@ class Bindings:
             if own and processes:
                 opened.shares[self._home] = max(min(processes, own), processes - max(elsewhere, known))
             self._deal(opened)
-        return self._home in opened.shares or not ordered
+        return self._home in opened.shares or not (ordered or nodes is not None)
 
     def places(self, binding: int) -> frozenset[int] | None:
         """Say where its tasks may go, None for anywhere."""
@@ -108,6 +112,8 @@ class Bindings:
         known = self._bindings.get(binding)
         if known is None or known.is_unlimited():
             return True
+        if known.nodes is not None:
+            return False
         return not known.shares if known.ordered else sum(known.shares.values()) < known.processes
 
     def tell(self, binding: int, node: int) -> Told | None:
@@ -119,7 +125,8 @@ class Bindings:
         share = known.shares.get(node)
         has_share = share is not None or (known.is_unlimited() and self._nodes[node].slots > 0)
         # The worker of an ordered binding gets the GPUs of the first kind, unless it is there before that.
-        return Told(known.processes if share is None else share, has_share and not known.demand.get("GPU"))
+        is_eager = has_share and not known.demand.get("GPU") and (known.nodes is None or known.processes > 0)
+        return Told(known.processes if share is None else share, is_eager)
 
     def fail(self, binding: int, node: int) -> list[int]:
         """It failed at a node: return the others where it must end at once."""
@@ -202,12 +209,17 @@ class Bindings:
         left = known.processes - sum(known.shares.values())
         for node, has in self._nodes.items():
             taken = min(left, has.slots)
-            if taken > 0 and node not in known.shares:
+            if known.nodes is not None:
+                if node in known.nodes:
+                    known.shares.setdefault(node, known.processes)
+            elif taken > 0 and node not in known.shares:
                 known.shares[node] = taken
                 left -= taken
 
     def _place(self, known: _Binding) -> int | None:
         """The node for an ordered binding, the first that fits; None where none does."""
+        if known.nodes is not None:
+            return next((node for node in self._nodes if node in known.nodes), None)
         fitting = [node for node, has in self._nodes.items() if has.fits(known.demand)]
         free = (node for node in fitting if self._nodes[node].fits(self._demanded(node, known.demand)))
         return next(free, next(iter(fitting), None))

@@ -99,6 +99,7 @@ class Client:
         self.labels: dict[int, str] = {}
         self.leaving: dict[int, None] = {}  # bindings to be let go when all their tasks have been sent
         self.retired: deque[MadeKind] = deque()  # kinds to be dropped when their last tasks have ended
+        self.ganged: dict[int, None] = {}  # bindings in gangs
         self.failed_bindings: dict[int, BindingMark | RefusedMark] = {}
         self.array_items: dict[int, Any] = {}  # stream → items, by reference
         self.shared: dict[int, SharedArguments] = {}  # stream → what its items share, of arrays that say they do
@@ -111,6 +112,8 @@ class Client:
         self.on_interrupted: Callable[[], None] = lambda: None
         self.on_unbound: Callable[[int], None] = lambda binding: None
         self.on_anchor_ended: Callable[[int], None] = lambda seq: None
+        self.on_gang_state: Callable[[pb.GangState], None] = lambda said: None
+        self.on_gang_node_gone: Callable[..., None] = lambda node, is_lost: None
         self.on_actor_end: Callable[[ObjectId, int], None] = lambda anchor, how: None
         self.parting: Callable[[], None] | None = None  # of an actor that leaves: called when it has reported
         self.on_calls_cancelled: Callable[[int, pb.Cancel], None] = lambda owner, cancel: None
@@ -511,6 +514,12 @@ class Client:
         for stream, array in self.owner.arrays.items():
             if array.kind is kind:
                 self.on_items(stream)
+
+    def binding_mark(self, binding: int, outcome: bytes = b"", death: Any = None, *, is_actor: bool = False
+                     ) -> BindingMark:  # fmt: skip
+        """Say why a node takes nothing of a binding. Under the lock."""
+        label = self.labels.get(binding, "")
+        return BindingMark(label, outcome, death, is_actor, is_ganged=binding in self.ganged)
 
     def fail_binding(self, binding: int, mark: BindingMark | RefusedMark) -> None:
         """Nothing of this binding will run any more. Under the lock."""

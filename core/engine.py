@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 from .options import INLINE_ADDRESS, Settings, TaskOptions
 
 if TYPE_CHECKING:
+    from .gangs import Gang
     from .ids import ObjectId
     from .refs import ObjectRef
 
@@ -147,6 +148,16 @@ class TaskArray(Protocol):
         """
 
 
+class GangCalls(Protocol):
+    """What an engine does about gangs beyond running tasks in them. All methods are thread-safe."""
+
+    def ask(self, bundles: tuple[dict[str, float], ...], strategy: str, timeout: float | None) -> Gang:
+        """Set bundles aside and return when they are; arguments and errors are those of `outboard.gang`, checked."""
+
+    def release(self, gang: Gang) -> None:
+        """Give the bundles back and end what runs in them; ValueError when another process asked for it. Repeatable."""
+
+
 class ActorCalls(Protocol):
     """What an engine does about actors beyond bindings. All methods are thread-safe."""
 
@@ -218,6 +229,10 @@ class Engine(Protocol):
     def actors(self) -> ActorCalls:
         """What it does about actors."""
 
+    @property
+    def gangs(self) -> GangCalls:
+        """What it does about gangs."""
+
     is_worker: bool
     """Whether this process is a worker, which runs tasks of a program."""
 
@@ -281,7 +296,8 @@ class Engine(Protocol):
 
         References at the top level of the arguments are replaced by their values. Function and arguments are pickled
         before it returns. What does not pickle is reported by the reference (`SerializationError`), as is a binding
-        that failed or has gone (`TaskCancelledError`).
+        that failed or has gone (`TaskCancelledError`), and the end of a gang meanwhile; one that is over already is
+        raised (`GangBrokenError`).
         """
 
     def add_done_callback(self, ref: ObjectRef, callback: Callable[[Completion], None]) -> None:

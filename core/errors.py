@@ -8,6 +8,7 @@ OutboardError
 │   ├── TaskCancelledError      somebody cancelled it                   (also concurrent.futures.CancelledError)
 │   ├── SerializationError      function, argument or result does not pickle
 │   ├── RemoteError             stands for an exception that could not be brought back
+│   ├── GangBrokenError         the gang that it was to run in is over
 │   ├── TaskExitError           it called sys.exit() or raised KeyboardInterrupt
 │   └── TaskUnschedulableError  no node could ever meet its demand
 ├── ObjectStoreError            the holder of references
@@ -271,6 +272,12 @@ class TaskUnschedulableError(TaskError):
         super().__init__(message)
         self.asked = asked or {}
         self.available = available or {}
+
+
+class GangBrokenError(TaskError):
+    """The gang is over: a node that had bundles of it is lost, or it was released. Its tasks may have had effects."""
+
+    ob_code = "OB110"
 
 
 class ObjectStoreError(OutboardError):

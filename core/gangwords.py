@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .rpc.protos import cluster_pb2 as pb
 from .scheduler import gang_words as words
+from .scheduler.bundles import Portion
 from .scheduler.gang_placing import Strategy
 from .scheduler.resources import Demand
 
@@ -14,6 +17,26 @@ def gang_wish(said: pb.GangWish) -> words.Wish:
     strategy = Strategy(known[said.strategy] if said.strategy < len(known) else known[0])
     bundles = tuple(Demand.of(dict(bundle.amounts)) for bundle in said.bundles)
     return words.Wish(said.gang, bundles, strategy, said.python, said.was_ready)
+
+
+def gang_request(wish: words.Wish, *, was_ready: bool) -> pb.GangWish:
+    """Write what a client of this node asks for; the way back is `gang_wish`."""
+    bundles = [pb.Amounts(amounts=amounts_of(demand)) for demand in wish.bundles]
+    return pb.GangWish(gang=wish.gang, bundles=bundles, strategy=wish.strategy.value, python=wish.python,
+                       was_ready=was_ready)  # fmt: skip
+
+
+def held_bundles(portions: Mapping[int, Portion]) -> list[pb.BundlesHeld]:
+    """Write what a node that registers has set aside, by gang."""
+    return [
+        pb.BundlesHeld(gang=gang, attempt=portion.attempt, indices=sorted(portion.pools))
+        for gang, portion in portions.items()
+    ]
+
+
+def gang_order(order: pb.BundlesOrder) -> dict[int, Demand]:
+    """Read the bundles that a node is to set aside, by index; the way back is `gang_note`."""
+    return {bundle.index: Demand.of(dict(bundle.amounts)) for bundle in order.bundles}
 
 
 def gangs_told(said: pb.Registration) -> words.GangsTold:

@@ -52,7 +52,7 @@ class Inbox:
             Frame.KIND: self._on_kind, Frame.PACKET: self._on_packet, Frame.RESUME: self._on_resume,
             Frame.PULLED: self._on_pulled, Frame.PASSED_ON: self._on_passed_on, Frame.LEAVING: self._on_leaving,
             Frame.CANCEL: self._on_cancel, Frame.NAME_REPLY: self._on_name_reply,
-            Frame.WELCOME: self._on_welcome, Frame.NODE_GONE: self._on_node_gone,
+            Frame.WELCOME: self._on_welcome, Frame.NODE_GONE: self._on_node_gone, Frame.GANG_STATE: self._on_gang_state,
         }  # fmt: skip
 
     def _on_welcome(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
@@ -63,7 +63,12 @@ class Inbox:
         was_there = gone.node in self._reach.told
         self._reach.on_gone(gone.node, is_lost=gone.lost, reason=gone.reason)
         self._client.send(Frame.NODE_GONE, body)  # what was sent before this was for the session that is over
-        self._client.actors.on_node_gone(gone.node, is_lost=gone.lost or not was_there)
+        is_lost = gone.lost or not was_there
+        self._client.actors.on_node_gone(gone.node, is_lost=is_lost)
+        self._client.on_gang_node_gone(gone.node, is_lost=is_lost)
+
+    def _on_gang_state(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
+        self._client.on_gang_state(pb.GangState.FromString(body))
 
     def _on_finished(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         finished = pb.Finished.FromString(body)
@@ -162,7 +167,7 @@ class Inbox:
             return kind.refused if kind is not None else BindingMark("", outcome, death)
         binding, is_actor = self._client.kind_binding.get(kind.id, 0), kind.lane is not None
         known = self._client.failed_bindings.get(binding) if is_actor else None
-        return known or BindingMark(self._client.labels.get(binding, ""), outcome, death, is_actor)
+        return known or self._client.binding_mark(binding, outcome, death, is_actor=is_actor)
 
     def _on_returned(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         self._client.owner.on_returned(read_spans(pb.Returned.FromString(body).spans), origin)
@@ -193,8 +198,9 @@ class Inbox:
         failed = pb.BindingFailed.FromString(body)
         death = failed.death if failed.HasField("death") else None
         others = self._reach.bindings.fail(failed.id, origin)
-        label, is_actor = self._client.labels.get(failed.id, ""), failed.id in self._client.lanes
-        self._client.fail_binding(failed.id, BindingMark(label, failed.outcome, death, is_actor))
+        is_actor = failed.id in self._client.lanes
+        mark = self._client.binding_mark(failed.id, failed.outcome, death, is_actor=is_actor)
+        self._client.fail_binding(failed.id, mark)
         self._client.outbox.send_unbind(failed.id, others, force=True)
 
     def _on_unbound(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:

@@ -25,6 +25,7 @@ from .errors import ObjectLostError, ShutdownError, TaskCancelledError
 from .ids import ObjectId
 from .inline_actors import InlineActors
 from .inline_array import InlineArray, run_call
+from .inline_gangs import InlineGangs
 from .options import TaskOptions
 from .refs import ObjectRef, check_refs, describe_value
 
@@ -48,6 +49,7 @@ class InlineEngine:
         self._arrays: dict[int, list[InlineArray]] = {}
         self._gone: set[int] = set()
         self.actors = InlineActors()
+        self.gangs = InlineGangs(self._owner)
         self._posted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
@@ -110,6 +112,7 @@ class InlineEngine:
     ) -> Any:
         """Run the call now."""
         self._check_running()
+        self.gangs.check(options)
         done = self._run(function, args, kwargs, binding)
         if options.num_returns == 1:
             return self._keep(done)
@@ -132,6 +135,8 @@ class InlineEngine:
     ) -> Binding:
         """Run the initializer, once, in this process."""
         self._check_running()
+        if actor is not None:
+            self.gangs.check(actor.calls)
         binding = Binding(next(self._binding_ids), processes, label, self._owner)
         self._arrays[binding.id] = []
         if initializer is not None:

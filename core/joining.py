@@ -22,6 +22,7 @@ from .clustersecurity import read_security
 from .clusterstatus import ClusterStatus
 from .errors import NodeLostError, OutboardError, TransportError
 from .exits import FAILED, one_line
+from .headgangs import HeadGangs
 from .headnames import FIRST_REQUEST, HeadNames
 from .journal import Journal
 from .launch import HAND_OVER_SECONDS, program
@@ -72,6 +73,7 @@ class Membership:
         self.peering.hello.address = address
         node.tree = Tree(node, self.peering)
         node.names = self._names = HeadNames(node, self._report)
+        node.gangs = self._gangs = HeadGangs(node, self._report)
         node.seeker = self._seeker = Seeker(node, self._report, head)
         node.handlers[Frame.STATUS] = ClusterStatus(node, loop, head, security).on_status
         self.must_begin_again = False
@@ -113,6 +115,7 @@ class Membership:
             announce(self._node.folder, self._head)
         self._seeker.on_head(True)
         self._names.on_head()
+        self._gangs.on_head(True)
         self._beat(link)
 
     def _report(self, report: pb.Report) -> None:
@@ -128,6 +131,7 @@ class Membership:
             epoch=self._welcome.epoch, is_return=self._is_return, slots=self.slots,
             free=self._free(node.dispatch.snapshot().free), draining=self.is_draining, pid=os.getpid(), log=self._log,
             age_seconds=self._loop.time() - self._born, names=self._names.claims(),
+            held=self._gangs.held(), gangs=self._gangs.wishes(),
         )  # fmt: skip
 
     async def _stay(self) -> None:
@@ -162,6 +166,7 @@ class Membership:
         self._link = None
         withdraw(self._node.folder)
         self._seeker.on_head(False)
+        self._gangs.on_head(False)
         self._node.settle()
         self.members.break_off()
         self._broken.set()
@@ -207,6 +212,11 @@ class Membership:
             (self._names if note.try_later.id > FIRST_REQUEST else self._seeker).on_try_later(note.try_later.id)
         elif body == "name":
             self._names.on_answer(note.name)
+        elif body == "gang":
+            self._gangs.on_answer(note.gang)
+        elif body == "bundles":
+            self._gangs.on_order(note.bundles)
+            self._node.settle()
         elif body == "drain":
             self.drain(note.drain.reason, note.drain.deadline_seconds or None)
         elif body == "struck":

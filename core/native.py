@@ -24,6 +24,7 @@ from .interrupts import shield
 from .kindkeeper import KindKeeper
 from .nativeactors import NativeActors
 from .nativearray import NativeArray
+from .nativegangs import NativeGangs, Place
 from .options import TaskOptions
 from .pulling import Ahead
 from .reach import HOME
@@ -61,6 +62,7 @@ class NativeEngine:
         self._on_shutdown = on_shutdown
         self._kinds = KindKeeper(client, _machine_retries)
         self.actors = NativeActors(self)
+        self.gangs = NativeGangs(self)
         self._bindings: dict[int, NativeBinding] = {}  # whose workers are not all gone
         self._binding_count = 0
         self._callbacks = CallbackThread()
@@ -364,6 +366,8 @@ class NativeEngine:
 
     def _find_kind(self, function: Any, options: TaskOptions, binding: Binding | None, *,
                    writable: bool) -> machine.Kind:  # fmt: skip
+        if binding is None and (options.gang or self.gangs.inherited) is not None:
+            binding = self.gangs.find_binding(options)
         kind = self._kinds.find(function, options, binding, writable=writable)
         if binding is not None and binding.id < 0:
             if not self.client.lanes[binding.id].shares:
@@ -371,7 +375,7 @@ class NativeEngine:
                     self.client.actors.call_at(binding.id)
         elif isinstance(binding, NativeBinding) and binding.id not in self._bindings and kind.refused is None:
             with shield, self.client.lock:  # its workers are gone, and the node has forgotten it
-                self.client.refuse(kind, binding.mark or BindingMark(binding.label, b"", None))
+                self.client.refuse(kind, binding.mark or self.client.binding_mark(binding.id))
         return kind
 
     def open_array(self, function: Callable[[Any], Any], options: TaskOptions, binding: Binding | None = None, *,
@@ -436,6 +440,15 @@ class NativeEngine:
     def bind(self, *, processes: int, initializer: Callable[[], object] | None = None, max_tasks: int | None = None,
              label: str = "", actor: ActorTerms | None = None) -> Binding:  # fmt: skip
         """See `Engine.bind`."""
+        options = actor.calls if actor is not None else TaskOptions()
+        place = self.gangs.find_place(options, is_actor=actor is not None)
+        return self.open_binding(processes=processes, initializer=initializer, max_tasks=max_tasks, label=label,
+                                 actor=actor, place=place)  # fmt: skip
+
+    def open_binding(self, *, processes: int, initializer: Callable[[], object] | None = None,
+                     max_tasks: int | None = None, label: str = "", actor: ActorTerms | None = None,
+                     place: Place | None = None) -> NativeBinding:  # fmt: skip
+        """Set workers apart, in a gang's bundles if it is to be there; without a number they come with the tasks."""
         client = self.client
         encoded = client.values.encode_call(initializer) if initializer is not None else Encoded(b"")
         slots = client.welcome.slots
@@ -447,6 +460,7 @@ class NativeEngine:
             binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
             binding.client, binding.initializer = client, encoded
             client.labels[binding.id] = label
+            binding.is_ganged = place is not None
             client.hold_encoded(encoded)
             client.binding_specs[binding.id] = spec = pb.Binding(
                 id=binding.id, initializer=encoded.body, max_tasks=max_tasks or 0, label=label
@@ -455,9 +469,14 @@ class NativeEngine:
                 spec.sys_path.extend(sys.path)
                 spec.modules.extend(engines.companions)
             self._bindings[binding.id] = binding
+            if place is not None:
+                spec.MergeFrom(place.describe())
+                client.ganged[binding.id] = None
+                self.gangs.on_opened(place, binding)
+            nodes = None if place is None else place.nodes
             if actor is not None:
-                self.actors.open(binding, actor)
-            elif client.reach.bindings.open(binding.id, processes, ordered=False, elsewhere=elsewhere):
+                self.actors.open(binding, actor, nodes)
+            elif client.reach.bindings.open(binding.id, processes, ordered=False, elsewhere=elsewhere, nodes=nodes):
                 client.outbox.introduce_binding(binding.id, HOME)
         if actor is not None and client.reach.joined:
             self.actors.seek(binding, self._find_kind(ready, actor.calls, binding, writable=True))
@@ -498,7 +517,7 @@ class NativeEngine:
             if client.kind_binding.get(record.kind.id) == binding.id:
                 client.owner.cancel_array(record, kill_after=None)
                 self._items_arrived(record.stream)
-        if not mark.is_actor:
+        if not (mark.is_actor or mark.is_ganged):
             self._cancel_tasks(binding.id)
         client.reach.forget_unbound(binding.id)
 
@@ -509,6 +528,7 @@ class NativeEngine:
         client.labels.pop(binding, None)
         client.binding_specs.pop(binding, None)
         client.lanes.pop(binding, None)
+        client.ganged.pop(binding, None)
         mark = client.failed_bindings.pop(binding, None)
         if bound is not None:
             bound.mark = mark
@@ -609,13 +629,14 @@ class NativeEngine:
 class NativeBinding(Binding):
     """A binding whose failure the client knows."""
 
-    __slots__ = ("client", "initializer", "is_actor", "is_forced", "mark")
+    __slots__ = ("client", "initializer", "is_actor", "is_forced", "is_ganged", "mark")
     client: Client
 
     def __init__(self, id: int, processes: int, label: str = "", owner: int = 0) -> None:
         super().__init__(id, processes, label, owner)
         self.initializer = Encoded(b"")
         self.is_actor = False
+        self.is_ganged = False  # its tasks run in bundles of a gang
         self.is_forced = False  # its workers were told to end at once
         self.mark: Any = None  # how it failed, when it had and has gone
 
@@ -632,7 +653,12 @@ class NativeBinding(Binding):
 
 
 def _machine_retries(options: TaskOptions, binding: Binding | None) -> int:
-    """How often a call runs again whose machine was lost: an actor's never does, its state is gone."""
+    """How often a call runs again whose machine was lost: an actor's never does, its state is gone.
+
+    What was in a gang goes back into the queue, and fails with the gang.
+    """
+    if isinstance(binding, NativeBinding) and binding.is_ganged and not binding.is_actor:
+        return -1
     if isinstance(binding, NativeBinding) and not binding.is_actor:
         return MACHINE_RETRIES
     return options.max_retries

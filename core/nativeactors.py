@@ -42,15 +42,15 @@ class NativeActors:
         engine.client.on_actor_end = self.on_end
         engine.client.on_anchor_ended = self.on_anchor_ended
 
-    def open(self, binding: NativeBinding, terms: ActorTerms) -> None:
-        """Take a new binding into the books and tell a node of it. Under the client's lock."""
+    def open(self, binding: NativeBinding, terms: ActorTerms, nodes: frozenset[int] | None) -> None:
+        """Take a new binding into the books and tell a node of it, one of these. Under the client's lock."""
         spec = self._client.binding_specs[binding.id]
         spec.ordered, spec.max_restarts, spec.max_concurrency = True, terms.max_restarts, terms.max_concurrency
         spec.anchor, spec.class_name = terms.anchor.seq, terms.class_name
         spec.name, spec.namespace = terms.name, terms.namespace
         binding.is_actor = True
         self._own[terms.anchor.seq] = binding
-        self._client.actors.open(binding.id, terms.anchor.seq, terms.calls.demand())
+        self._client.actors.open(binding.id, terms.anchor.seq, terms.calls.demand(), nodes)
 
     def seek(self, binding: NativeBinding, kind: machine.Kind) -> None:
         """A kind of an actor's calls is there, with which the own node can look for a node while there is none."""

@@ -27,12 +27,13 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import commands
 from .scheduler.dispatch import Dispatch
 from .scheduler.intervals import Interval
-from .version import PROTOCOL, __version__
+from .version import PROTOCOL, PYTHON, __version__
 from .workforce import Workforce
 
 if TYPE_CHECKING:
     from .keeping import KeeperLink
     from .names import Names
+    from .nodegangs import NodeGangs
     from .peering import Peering
     from .rpc.grpc_links import PeerLink
     from .seeker import Seeker
@@ -129,6 +130,7 @@ class Node:
         self.seeker: Seeker | None = None  # the same
         self.peering: Peering | None = None  # the same
         self.names: Names | None = None  # of actors; without a head from the first one on
+        self.gangs: NodeGangs | None = None  # the same
         memory = settings.get("store_memory", 0.3)
         self.memory_nbytes = memory_limit_nbytes()
         budget = int(memory * self.memory_nbytes) if isinstance(memory, float) else memory
@@ -156,7 +158,7 @@ class Node:
             Frame.BORROW: self.exchange.on_borrow, Frame.RELEASE: self.exchange.on_release,
             Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
             Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone,
-            Frame.REACH: self._on_reach, Frame.NAME: self._on_name,
+            Frame.REACH: self._on_reach, Frame.NAME: self._on_name, Frame.GANG: self._on_gang,
             Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
@@ -198,10 +200,9 @@ class Node:
     def _admit(self, link: LoopLink, frame: Any) -> Peer | None:
         frame_type, body, _, _ = frame
         hello = pb.Hello.FromString(body) if frame_type == Frame.HELLO else pb.Hello()
-        python = "{}.{}".format(*sys.version_info[:2])
-        if hello.protocol != PROTOCOL or hello.python != python or not hello.incarnation:
+        if hello.protocol != PROTOCOL or hello.python != PYTHON or not hello.incarnation:
             reason = (
-                f"this node runs Outboard {__version__} (protocol {PROTOCOL}) on Python {python}; the client runs "
+                f"this node runs Outboard {__version__} (protocol {PROTOCOL}) on Python {PYTHON}; the client runs "
                 f"{hello.release or 'something else'} (protocol {hello.protocol}) on Python {hello.python or 'unknown'}"
             )
             link.send(Frame.REFUSAL, pb.Refusal(reason=reason).SerializeToString())
@@ -240,7 +241,7 @@ class Node:
         if credit is None:
             credit = self.initial_credit
         return pb.Welcome(protocol=PROTOCOL, release=__version__, node=self.incarnation, totals=self.totals,
-                          python="{}.{}".format(*sys.version_info[:2]), initial_credit=credit,
+                          python=PYTHON, initial_credit=credit,
                           store_nbytes=self.store.extents.budget_nbytes, you=worker_incarnation, slots=self.slots,
                           joined=self.joined, address=os.path.join(self.folder, "node.sock"),
                           host=self.host).SerializeToString()  # fmt: skip
@@ -439,7 +440,7 @@ class Node:
         self.workforce.bindings[peer.incarnation, binding.id] = binding.SerializeToString()
         spec = commands.BindingSpec(binding.id, binding.processes, bool(binding.initializer), binding.max_tasks,
                                     binding.ordered, binding.eager, binding.label, binding.max_restarts,
-                                    binding.max_concurrency)  # fmt: skip
+                                    binding.max_concurrency, binding.gang.number, int(binding.bundle) - 1)  # fmt: skip
         self.dispatch.on_binding(peer.incarnation, spec)
 
     def _on_unbind(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
@@ -477,6 +478,18 @@ class Node:
 
             self.names = Names(self)
         self.names.on_request(peer, request)
+
+    def _on_gang(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        self._join(peer)
+        self.find_gangs().on_request(peer, body)
+
+    def find_gangs(self) -> NodeGangs:
+        """What this node does about gangs; the first one is what it begins with."""
+        if self.gangs is None:
+            from .nodegangs import LocalGangs
+
+            self.gangs = LocalGangs(self)
+        return self.gangs
 
     def _on_cancel(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         cancel = pb.Cancel.FromString(body)
@@ -581,6 +594,8 @@ class Node:
         self.workforce.forget_bindings(peer.incarnation)
         if self.names is not None:
             self.names.on_client_left(peer.incarnation)
+        if self.gangs is not None:
+            self.gangs.on_client_left(peer.incarnation)
         if self.seeker is not None:
             self.seeker.on_client_left(peer.incarnation)
         if self.tree is not None and (peer.is_client or peer.shares):

@@ -58,6 +58,8 @@ class TaskOptions:
         max_retries: runs after one whose process or machine was lost; -1 for no limit.
         retry_exceptions: run again also after exceptions: all of them, or those of the given classes.
         name: shown instead of the function's own name.
+        gang: what `outboard.gang` returned: it runs in one of those bundles. None for the gang of the task that submits
+            it, where that runs in one that could have it, or for none. bundle: index of the only one that will do.
     """
 
     num_cpus: float = 1
@@ -67,6 +69,8 @@ class TaskOptions:
     max_retries: int = 3
     retry_exceptions: bool | tuple[type[BaseException], ...] = False
     name: str | None = None
+    gang: Any = None
+    bundle: int | None = None
     _key: tuple[Any, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -75,7 +79,7 @@ class TaskOptions:
         key = self._key
         if key is None:
             key = (self.num_cpus, self.num_gpus, tuple(sorted(self.resources.items())), self.num_returns,
-                   self.max_retries, self.retry_exceptions, self.name)  # fmt: skip
+                   self.max_retries, self.retry_exceptions, self.name, self.gang, self.bundle)  # fmt: skip
             object.__setattr__(self, "_key", key)
         return key
 
@@ -117,6 +121,7 @@ def _check(options: TaskOptions) -> None:
         check_count("num_returns", options.num_returns, least=0)
     check_count("max_retries", options.max_retries, least=-1)
     _check_retry_exceptions(options.retry_exceptions)
+    _check_gang(options)
 
 
 def _check_amount(name: str, amount: float) -> None:
@@ -134,6 +139,17 @@ def check_count(name: str, count: int, *, least: int) -> None:
         raise TypeError(f"{name} must be a whole number, not {count!r}")
     if count < least:
         raise ValueError(f"{name} must be {least} or more, not {count!r}")
+
+
+def _check_gang(options: TaskOptions) -> None:
+    if options.gang is None:
+        if options.bundle is not None:
+            raise ValueError("bundle= is one of a gang's: it needs gang=")
+        return
+    check = getattr(options.gang, "check", None)
+    if check is None:
+        raise TypeError(f"gang must be what outboard.gang() returned, not {options.gang!r}")
+    check(options.demand(), options.bundle)
 
 
 def _check_retry_exceptions(which: object) -> None:

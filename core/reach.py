@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .bindings import Bindings
 from .errors import describe_machine_loss
 from .ids import ObjectId
+from .rpc.codec import Frame
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler.outcomes import BindingMark
 
@@ -48,6 +49,10 @@ class Reach:
         return f"<Reach {len(self.told)} nodes, {len(self.travelled)} objects travelled>"
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def want(self, node: int) -> None:
+        """Ask for a session with a further node; WELCOME comes, or NODE_GONE."""
+        self._client.send(Frame.REACH, pb.Connect(node=node).SerializeToString())
 
     def on_joined(self, welcome: pb.Welcome) -> None:
         """A further node takes our tasks; one that did before does so anew."""

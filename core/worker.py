@@ -167,6 +167,8 @@ class Worker:
         self.is_ordered = binding.ordered
         engine = NativeEngine(self.client, root=self.root, namespace=hello.namespace)
         engine.is_worker = True
+        if binding.gang.number:
+            engine.gangs.inherit(binding.gang)
         engine.actor_starts = 1 + binding.restarts
         engines.install(engine)
         forks.watch(engine)

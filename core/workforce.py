@@ -19,6 +19,7 @@ from .rpc.codec import Frame
 from .rpc.local import ClaimSender, LoopLink, claim_pair, socketpair
 from .rpc.protos import outboard_pb2 as pb
 from .scheduler import commands
+from .scheduler.bundles import BundleCommand, Confirmed, Declined, Prepared
 from .scheduler.intervals import Interval
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Workforce:
             commands.BindingFailed: self._binding_failed,
             commands.Unbound: self._unbound, commands.SignalCancel: self._signal_cancel,
             commands.KillLater: self._kill_later, commands.Resume: self._resume,
+            **dict.fromkeys((Prepared, Declined, Confirmed), self._on_bundles),
         }  # fmt: skip
 
     def _handle(self, control: Any) -> TemplateHandle:
@@ -431,6 +433,9 @@ class Workforce:
         """A client has gone, and nobody will be started for it any more."""
         for key in [key for key in self.bindings if key[0] == client]:
             del self.bindings[key]
+
+    def _on_bundles(self, command: BundleCommand) -> None:
+        self.node.find_gangs().on_bundles(command)
 
     def _resume(self, command: commands.Resume) -> None:
         self.node.send(self.hands[command.worker].peer.incarnation, Frame.RESUME, b"")

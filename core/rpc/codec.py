@@ -113,6 +113,8 @@ class Frame:
     REACH = 62
     NAME = 63
     NAME_REPLY = 64
+    GANG = 67
+    GANG_STATE = 68
 
 
 #: Frames that may overtake tasks and results. Whatever speaks of a task, a binding or an object stays in the tasks'

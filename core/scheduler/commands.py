@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..ids import Span
-from .bundles import Confirmed, Declined, Prepared
+from .bundles import BundleCommand
 from .intervals import Interval
 from .outcomes import LostCause as LostCause
 
@@ -184,5 +184,5 @@ class Resume(NamedTuple):
 Command = (
     StartWorker | StopWorker | KillWorker | SendPacket | Recall | Grant | Lost | Returned
     | KindRefused | BindingGone | BindingFailed | Unbound | SignalCancel | KillLater | Resume
-    | Prepared | Declined | Confirmed
+    | BundleCommand
 )  # fmt: skip

@@ -59,7 +59,8 @@ class RefusedMark(NamedTuple):
 class BindingMark(NamedTuple):
     """Its binding was dropped, or failed: `outcome` is the initialiser's error, `death` how its process ended.
 
-    `is_actor`: it was an actor, `label` names it, and `reason` says why it ended if nothing else does.
+    `is_actor`: it was an actor, `label` names it, and `reason` says why it ended if nothing else does. `is_ganged`: it
+    was in a gang, which is over if nothing else is said.
     """
 
     label: str
@@ -67,6 +68,7 @@ class BindingMark(NamedTuple):
     death: Any
     is_actor: bool = False
     reason: str = ""
+    is_ganged: bool = False
 
 
 class NodeLostMark(NamedTuple):

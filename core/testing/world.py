@@ -178,7 +178,7 @@ class TaskWorld(Course):
         client = process.client
         client.binding_specs[binding.id] = binding
         if binding.ordered:
-            client.actors.open(binding.id, client.owner.new_seq(), {})
+            client.actors.open(binding.id, client.owner.new_seq(), {}, None)
         elif client.reach.bindings.open(binding.id, processes, ordered=False):
             client.outbox.introduce_binding(binding.id, HOME)
 

@@ -25,6 +25,8 @@ FINISHED: FrameType
 FORKED: FrameType
 FRAME_UNSPECIFIED: FrameType
 FREE: FrameType
+GANG: FrameType
+GANG_STATE: FrameType
 GET_KIND: FrameType
 GET_PACKET: FrameType
 GIVE_BACK: FrameType
@@ -145,10 +147,12 @@ class Ask(_message.Message):
     def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., asker: _Optional[int] = ..., end: _Optional[_Union[Ask.End, str]] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ["anchor", "class_name", "eager", "id", "initializer", "keeper", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "name", "namespace", "ordered", "processes", "record", "restarts", "sys_path"]
+    __slots__ = ["anchor", "bundle", "class_name", "eager", "gang", "id", "initializer", "keeper", "label", "max_concurrency", "max_restarts", "max_tasks", "modules", "name", "namespace", "ordered", "processes", "record", "restarts", "sys_path"]
     ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
     CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
     EAGER_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     INITIALIZER_FIELD_NUMBER: _ClassVar[int]
     KEEPER_FIELD_NUMBER: _ClassVar[int]
@@ -165,8 +169,10 @@ class Binding(_message.Message):
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     SYS_PATH_FIELD_NUMBER: _ClassVar[int]
     anchor: int
+    bundle: int
     class_name: str
     eager: bool
+    gang: Gang
     id: int
     initializer: bytes
     keeper: int
@@ -182,7 +188,7 @@ class Binding(_message.Message):
     record: bytes
     restarts: int
     sys_path: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ..., keeper: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ..., restarts: _Optional[int] = ..., anchor: _Optional[int] = ..., class_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., processes: _Optional[int] = ..., initializer: _Optional[bytes] = ..., max_tasks: _Optional[int] = ..., label: _Optional[str] = ..., ordered: bool = ..., eager: bool = ..., sys_path: _Optional[_Iterable[str]] = ..., modules: _Optional[_Iterable[str]] = ..., max_restarts: _Optional[int] = ..., max_concurrency: _Optional[int] = ..., keeper: _Optional[int] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., record: _Optional[bytes] = ..., restarts: _Optional[int] = ..., anchor: _Optional[int] = ..., class_name: _Optional[str] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., bundle: _Optional[int] = ...) -> None: ...
 
 class BindingFailed(_message.Message):
     __slots__ = ["death", "id", "outcome"]
@@ -215,6 +221,19 @@ class Buffer(_message.Message):
     readonly: bool
     stored: Descriptor
     def __init__(self, inline: _Optional[bytes] = ..., stored: _Optional[_Union[Descriptor, _Mapping]] = ..., readonly: bool = ...) -> None: ...
+
+class Bundle(_message.Message):
+    __slots__ = ["amounts"]
+    class AmountsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    AMOUNTS_FIELD_NUMBER: _ClassVar[int]
+    amounts: _containers.ScalarMap[str, int]
+    def __init__(self, amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Cancel(_message.Message):
     __slots__ = ["force", "kill", "kill_after", "spans"]
@@ -382,6 +401,55 @@ class Finished(_message.Message):
     printed: bool
     unpinned: _containers.RepeatedCompositeFieldContainer[Ref]
     def __init__(self, done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., adopted: _Optional[_Iterable[_Union[Adoption, _Mapping]]] = ..., unpinned: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., packet: _Optional[int] = ..., packet_done: bool = ..., printed: bool = ..., given_back: _Optional[int] = ..., lent: _Optional[_Iterable[_Union[Ref, _Mapping]]] = ..., heard: _Optional[int] = ...) -> None: ...
+
+class Gang(_message.Message):
+    __slots__ = ["bundles", "nodes", "number", "owner", "strategy"]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    bundles: _containers.RepeatedCompositeFieldContainer[Bundle]
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    number: int
+    owner: int
+    strategy: str
+    def __init__(self, number: _Optional[int] = ..., bundles: _Optional[_Iterable[_Union[Bundle, _Mapping]]] = ..., nodes: _Optional[_Iterable[int]] = ..., owner: _Optional[int] = ..., strategy: _Optional[str] = ...) -> None: ...
+
+class GangRequest(_message.Message):
+    __slots__ = ["gang", "release"]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    gang: Gang
+    release: bool
+    def __init__(self, gang: _Optional[_Union[Gang, _Mapping]] = ..., release: bool = ...) -> None: ...
+
+class GangState(_message.Message):
+    __slots__ = ["gang", "nodes", "outcome", "reason", "totals"]
+    class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    class TotalsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    BROKEN: GangState.Outcome
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    READY: GangState.Outcome
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REFUSED: GangState.Outcome
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE: GangState.Outcome
+    gang: int
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    outcome: GangState.Outcome
+    reason: str
+    totals: _containers.ScalarMap[str, int]
+    def __init__(self, gang: _Optional[int] = ..., outcome: _Optional[_Union[GangState.Outcome, str]] = ..., nodes: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., totals: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class GetKind(_message.Message):
     __slots__ = ["id", "owner"]

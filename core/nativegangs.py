@@ -1,0 +1,264 @@
+"""Gangs of the native engine: asking for them, and the bindings through which tasks and actors run in their bundles.
+
+What runs in a gang has a binding of its own, which names the gang and the bundle and is confined to the nodes that have
+them. So the processes are the gang's alone, and when it is over they end as those of a pool do. A worker that is for a
+gang knows that: what its tasks submit runs in the gang too, since they might wait for ever for CPUs outside it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from random import getrandbits
+from typing import TYPE_CHECKING, NamedTuple
+
+from .errors import GangBrokenError, GetTimeoutError, HeadUnreachableError, TaskUnschedulableError
+from .gangs import Gang
+from .ids import RESOURCE_UNIT
+from .interrupts import shield
+from .options import TaskOptions
+from .reach import HOME
+from .rpc.codec import Frame
+from .rpc.protos import outboard_pb2 as pb
+from .scheduler.outcomes import BindingMark
+
+if TYPE_CHECKING:
+    from .native import NativeBinding, NativeEngine
+
+#: Seconds after which people are told that a gang is waited for.
+NOTICE_SECONDS = 2.0
+
+
+class Place(NamedTuple):
+    """Where the tasks of a binding run: in a bundle of a gang, None for any at these nodes, of which HOME is the own."""
+
+    gang: Gang
+    bundle: int | None
+    nodes: frozenset[int]
+
+    def describe(self) -> pb.Binding:
+        """Give what the description of a binding says of it."""
+        return pb.Binding(gang=_message(self.gang), bundle=0 if self.bundle is None else 1 + self.bundle)
+
+
+class _Known:
+    """A gang that this process asks for or uses. `said`: the answer; `over`: why it is over, once it is."""
+
+    __slots__ = ("actors", "bindings", "by_options", "gang", "over", "said")
+
+    def __init__(self, gang: Gang) -> None:
+        self.gang = gang
+        self.said: pb.GangState | None = None
+        self.over = ""
+        self.actors = 0  # made without a bundle: they take turns
+        self.bindings: list[tuple[Place, NativeBinding]] = []
+        self.by_options: dict[object, tuple[Place, NativeBinding]] = {}  # those of tasks
+
+
+class NativeGangs:
+    """See `GangCalls`. `inherited`: the gang that this worker is for, if any."""
+
+    def __init__(self, engine: NativeEngine) -> None:
+        self._engine = engine
+        self._client = engine.client
+        self._known: dict[int, _Known] = {}
+        self.inherited: Gang | None = None
+        engine.client.on_gang_state = self.on_state
+        engine.client.on_gang_node_gone = self.on_node_gone
+
+    def inherit(self, message: pb.Gang) -> None:
+        """This worker is for a gang."""
+        bundles = tuple({n: a / RESOURCE_UNIT for n, a in bundle.amounts.items()} for bundle in message.bundles)
+        self.inherited = Gang(message.number, bundles, message.strategy, tuple(message.nodes), message.owner)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def ask(self, bundles: tuple[dict[str, float], ...], strategy: str, timeout: float | None) -> Gang:
+        """See `GangCalls.ask`."""
+        client = self._client
+        gang = Gang(getrandbits(63) | 1, bundles, strategy, (), client.incarnation)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with shield, client.lock:
+            client.check_open()
+            known = self._known[gang.number] = _Known(gang)
+            client.send(Frame.GANG, pb.GangRequest(gang=_message(gang)).SerializeToString())
+        client.background.start()
+        client.flush()
+        try:
+            said = self._wait(known, deadline)
+            gang.places = self._read(said, known)
+        except BaseException:
+            self._let_go(known)
+            raise
+        return gang
+
+    def _wait(self, known: _Known, deadline: float | None) -> pb.GangState:
+        notice = time.monotonic() + NOTICE_SECONDS
+        turns = self._client.turns
+        if (deadline is None or notice < deadline) and not turns.wait(lambda: known.said is not None, notice):
+            self._tell_waiting(known.gang)
+        if not turns.wait(lambda: known.said is not None, deadline):
+            raise GetTimeoutError(f"{_label(known.gang)} was not set aside in time")
+        assert known.said is not None
+        return known.said
+
+    def _tell_waiting(self, gang: Gang) -> None:
+        needed: dict[str, float] = {}
+        for bundle in gang.bundles:
+            for name, amount in bundle.items():
+                needed[name] = needed.get(name, 0) + amount
+        free = self._engine.available_resources()
+        wants = ", ".join(f"{amount:g} {name} ({free.get(name, 0):g} free)" for name, amount in sorted(needed.items()))
+        sys.stderr.write(f"outboard: waiting for a gang of {len(gang)} bundles, {gang.strategy}: {wants}\n")
+
+    def _read(self, said: pb.GangState, known: _Known) -> tuple[int, ...]:
+        gang = known.gang
+        if said.outcome == pb.GangState.UNREACHABLE:
+            raise HeadUnreachableError(said.reason)
+        if said.outcome == pb.GangState.REFUSED and said.reason:
+            raise ValueError(f"there can be no such gang: {said.reason}")
+        if said.outcome == pb.GangState.REFUSED:
+            totals = {name: amount / RESOURCE_UNIT for name, amount in said.totals.items()}
+            raise TaskUnschedulableError(
+                f"no nodes of this cluster could ever have {list(gang.bundles)}, {gang.strategy}; the most that a node "
+                f"has of each is {totals}", available=totals,
+            )  # fmt: skip
+        if known.over:
+            raise GangBrokenError(f"{_label(gang)} is over: {known.over}")
+        return tuple(said.nodes)
+
+    def release(self, gang: Gang) -> None:
+        """See `GangCalls.release`."""
+        if gang.owner != self._client.incarnation:
+            raise ValueError(f"{gang!r} was asked for by another process: only that one can release it")
+        known = self._known.get(gang.number)
+        if known is not None:
+            self._let_go(known)
+
+    def _let_go(self, known: _Known) -> None:
+        client = self._client
+        with shield, client.lock:
+            if client.closed_mark is None and known.over != _RELEASED:
+                self._end(known, _RELEASED)
+                request = pb.GangRequest(gang=pb.Gang(number=known.gang.number), release=True)
+                client.send(Frame.GANG, request.SerializeToString())
+        client.flush()
+
+    # -- what becomes of them; under the client's lock -----------------------------------------------------------------
+
+    def on_state(self, said: pb.GangState) -> None:
+        """The node says what has become of a gang."""
+        known = self._known.get(said.gang)
+        if known is None:
+            return
+        if said.outcome == pb.GangState.BROKEN:
+            lost = f"node {said.nodes[0]:016x}" if any(said.nodes) else "a node"
+            self._end(known, f"{lost}, which had bundles of it, is lost")
+        known.said = known.said or said
+
+    def on_node_gone(self, node: int, *, is_lost: bool) -> None:
+        """A session with a further node is over; if it was just idle another one is opened for what waits."""
+        for known in list(self._known.values()):
+            if known.over or node not in known.gang.places:
+                continue
+            if is_lost:
+                self._end(known, f"node {node:016x}, which had bundles of it, is lost")
+            elif any(node in place.nodes for place, _ in known.bindings):
+                self._client.reach.want(node)
+
+    def _end(self, known: _Known, why: str) -> None:
+        known.over = why
+        bindings, known.bindings = known.bindings, []
+        known.by_options.clear()
+        for _, binding in bindings:
+            mark = BindingMark(binding.label, b"", None, binding.is_actor, why, is_ganged=True)
+            self._engine.drop_binding(binding, force=True, mark=mark)
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def find_binding(self, options: TaskOptions) -> NativeBinding | None:
+        """The binding of tasks with such options; None for those in no gang.
+
+        Raises:
+            GangBrokenError: the gang is over.
+        """
+        gang = options.gang or self.inherited
+        if gang is None:
+            return None
+        known = self._use(gang)
+        found = known.by_options.get(options.key)
+        if found is None:
+            place = self._find_place(known, options)
+            if place is None:
+                return None
+            bound = next((b for p, b in known.bindings if p == place and not b.processes), None)
+            bound = bound or self._engine.open_binding(processes=0, label=_label(gang), place=place)
+            found = known.by_options[options.key] = place, bound
+        self._want(found[0])
+        return found[1]
+
+    def find_place(self, options: TaskOptions, *, is_actor: bool) -> Place | None:
+        """Where a binding is to be that somebody opens; None for no gang. An actor is given one bundle.
+
+        Raises:
+            GangBrokenError: the gang is over.
+        """
+        gang = options.gang or self.inherited
+        if gang is None:
+            return None
+        known = self._use(gang)
+        if is_actor and options.bundle is None and (fitting := gang.fitting(options.demand())):
+            known.actors += 1
+            options = options.merged(gang=gang, bundle=fitting[known.actors % len(fitting)])
+        return self._find_place(known, options)
+
+    def on_opened(self, place: Place, binding: NativeBinding) -> None:
+        """There is a binding for what runs there. Under the client's lock."""
+        known = self._use(place.gang)
+        known.bindings.append((place, binding))
+        self._want(place)
+
+    def _use(self, gang: Gang) -> _Known:
+        known = self._known.get(gang.number)
+        if known is None:
+            known = self._known.setdefault(gang.number, _Known(gang))
+            self._client.background.start()
+        if known.over:
+            raise GangBrokenError(f"{_label(gang)} is over: {known.over}")
+        return known
+
+    def _find_place(self, known: _Known, options: TaskOptions) -> Place | None:
+        gang, home = known.gang, self._client.reach.home
+        fitting = gang.fitting(options.demand(), options.bundle)
+        if not fitting:
+            return None  # of a gang that was inherited: it runs outside
+        nodes = (gang.places[bundle] for bundle in fitting)
+        return Place(gang, options.bundle, frozenset(HOME if node == home else node for node in nodes))
+
+    def _want(self, place: Place) -> None:
+        """Have sessions opened with the nodes of a place."""
+        told = self._client.reach.told
+        for node in place.nodes:
+            if node not in told:
+                with shield, self._client.lock:
+                    self._client.reach.want(node)
+
+
+#: Why a gang is over that its owner has let go.
+_RELEASED = "it was released"
+
+
+def _label(gang: Gang) -> str:
+    return f"gang {gang.number:016x}"
+
+
+def _message(gang: Gang) -> pb.Gang:
+    message = pb.Gang(number=gang.number, nodes=gang.places, owner=gang.owner, strategy=gang.strategy)
+    for bundle in gang.bundles:
+        message.bundles.add(amounts=_units(bundle))
+    return message
+
+
+def _units(bundle: Mapping[str, float]) -> dict[str, int]:
+    return {name: round(amount * RESOURCE_UNIT) for name, amount in bundle.items()}
