@@ -31,7 +31,7 @@ NOTICE_SECONDS = 2.0
 
 
 class Place(NamedTuple):
-    """Where the tasks of a binding run: in a bundle of a gang, None for any at these nodes, of which HOME is the own."""
+    """Where the tasks of a binding run: in a bundle of a gang, None for any at these nodes (HOME: the own one)."""
 
     gang: Gang
     bundle: int | None
@@ -119,7 +119,7 @@ class NativeGangs:
         if said.outcome == pb.GangState.REFUSED and said.reason:
             raise ValueError(f"there can be no such gang: {said.reason}")
         if said.outcome == pb.GangState.REFUSED:
-            totals = {name: amount / RESOURCE_UNIT for name, amount in said.totals.items()}
+            totals = {name: amount / RESOURCE_UNIT for name, amount in sorted(said.totals.items())}
             raise TaskUnschedulableError(
                 f"no nodes of this cluster could ever have {list(gang.bundles)}, {gang.strategy}; the most that a node "
                 f"has of each is {totals}", available=totals,
