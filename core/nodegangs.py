@@ -68,9 +68,12 @@ class NodeGangs:
         self.release(number)
 
     def tell(self, number: int, outcome: str, **said: Any) -> None:
-        """Say to who asked what has become of it; one that is refused is forgotten."""
+        """Say to who asked what has become of it; one that is refused is forgotten.
+
+        A head that has heard of it again says again that it is ready: that is known.
+        """
         asked = self.asked.get(number)
-        if asked is None:
+        if asked is None or (outcome == READY and asked.was_ready):
             return
         asked.was_ready = asked.was_ready or outcome == READY
         if outcome in (REFUSED, UNREACHABLE):

@@ -77,6 +77,10 @@ class State(Enum):
     BROKEN = "BROKEN"
 
 
+#: States of gangs that wait for nothing.
+RESTING = (State.READY, State.BROKEN)
+
+
 class Gang:
     """One gang. ``missing`` are the nodes whose answer an attempt still waits for."""
 
@@ -127,14 +131,21 @@ class Gangs:
                 self._commands.extend(ReleaseBundles(node, number, r.attempt) for node, r in by_node.items())
 
     def ask(self, asker: int, wish: Wish) -> None:
-        """A node asks for a gang; one that it has asked for before is answered again."""
+        """A node asks for a gang; one that it has asked for before is answered again.
+
+        One that broke before it heard that it was ready begins anew.
+        """
         gang = self._gangs.get(wish.gang)
         if gang is not None:
             gang.asker = asker
             if gang.state is State.READY:
                 self._commands.append(GangReady(asker, wish.gang, gang.nodes))
-            elif gang.state is State.BROKEN:
+            elif gang.state is State.BROKEN and wish.was_ready:
                 self._commands.append(GangBroken(asker, wish.gang, 0))
+            elif gang.state is State.BROKEN:
+                self._requeue(gang, 0.0)
+                del self._gangs[wish.gang]
+                self._gangs[wish.gang] = self._waiting[wish.gang] = gang
         elif reason := fault_of_wish(wish) or ("there are too many gangs" if len(self._gangs) >= GANGS else ""):
             self._commands.append(GangRefused(asker, wish.gang, (), reason))
         else:
@@ -331,8 +342,7 @@ class Gangs:
 
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold."""
-        resting = (State.READY, State.BROKEN)
-        assert list(self._waiting) == [n for n, gang in self._gangs.items() if gang.state not in resting], "waiting"
+        assert list(self._waiting) == [n for n, gang in self._gangs.items() if gang.state not in RESTING], "waiting"
         busy = [gang for gang in self._waiting.values() if gang.state is not State.WAITING]
         taken_up = [gang for gang in busy if gang.attempt >> 32 < self._attempt >> 32]
         assert len(busy) - len(taken_up) <= 1, "two gangs are prepared at a time"

@@ -51,6 +51,7 @@ class Attendance:
             protocol=1, release="0.4.0", python=PYTHON, incarnation=node.incarnation, cluster=self._welcome.cluster,
             address=node.address, host=node.place, totals=node.totals, epoch=self._welcome.epoch, names=names,
             is_return=self._is_return, slots=node.slots, free=self._told, draining=self.is_draining,
+            held=node.bundles_held(), gangs=node.gang_wishes(),
         ))  # fmt: skip
         self._is_return = True
 

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .. import keptstate
+from ..gangwords import gang_note, gang_wish, gangs_told
 from ..headwords import (
     membership_notes,
     name_claim,
@@ -19,6 +20,14 @@ from ..headwords import (
 from ..rpc.protos import cluster_pb2 as pb
 from ..scheduler import cluster_commands as commands
 from ..scheduler.cluster import Cluster
+from ..scheduler.gang_words import (
+    ConfirmBundles,
+    GangBroken,
+    GangReady,
+    GangRefused,
+    PrepareBundles,
+    ReleaseBundles,
+)
 from ..scheduler.kept import KeptState
 from ..scheduler.resources import CPULESS_PER_SLOT
 from .netlinks import End, NetFrame
@@ -135,7 +144,7 @@ class NetHead(NetProcess):
         self._registering.add(node)
         self.machine.on_registered(
             node_info(said), self.local(), is_return=said.is_return, cluster=said.cluster, epoch=said.epoch,
-            free=dict(said.free) or None, hosted=[name_claim(name) for name in said.names],
+            free=dict(said.free) or None, hosted=[name_claim(name) for name in said.names], gangs=gangs_told(said),
         )  # fmt: skip
 
     def _on_report(self, node: int, what: str, said: Any) -> None:
@@ -151,6 +160,12 @@ class NetHead(NetProcess):
                 machine.on_released(node, said.namespace, said.name, said.owner, said.incarnation, now)
             case "name":
                 machine.on_looked_up(node, said.id, said.namespace, said.name, now)
+            case "gang":
+                machine.on_gang_wanted(node, gang_wish(said), now)
+            case "gang_release":
+                machine.on_gang_released(node, said.gang, now)
+            case "bundles":
+                self._on_bundles(node, said)
             case "draining":
                 machine.on_draining(node, now)
             case "drained":
@@ -160,6 +175,12 @@ class NetHead(NetProcess):
                 machine.on_members_missed(node, now)
             case _:
                 raise AssertionError(f"the head is told {what}")
+
+    def _on_bundles(self, node: int, said: pb.BundlesState) -> None:
+        machine = self.machine
+        on_state = {pb.BundlesState.PREPARED: machine.on_bundles_prepared,
+                    pb.BundlesState.CONFIRMED: machine.on_bundles_confirmed}  # fmt: skip
+        on_state.get(said.state, machine.on_bundles_declined)(node, said.gang, said.attempt, self.local())
 
     def order_drain(self, node: int) -> None:
         """An operator wants a node to leave."""
@@ -225,6 +246,8 @@ class NetHead(NetProcess):
                 self._send(command.node, name_refusal_note(command))
             case commands.RefuseNode():
                 raise AssertionError(f"a node is refused: {command.reason}")
+            case PrepareBundles() | ConfirmBundles() | ReleaseBundles() | GangReady() | GangRefused() | GangBroken():
+                self._send(command.node, gang_note(command))
             case _:
                 self._send(command.node, request_note(command))
 

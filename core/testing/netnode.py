@@ -10,6 +10,7 @@ from ..rpc.protos import cluster_pb2
 from ..scheduler.seeking import AskRoom, Connect, Refuse, Seeking
 from ..scheduler.session_words import Deliver, SessionClosed, SessionLost, SessionName, SessionOpened
 from .netattend import PYTHON, Attendance
+from .netgangs import NodeBundles
 from .nethead import HEAD
 from .netlinks import End, NetFrame
 from .netpeering import NetLoop, NetPeering
@@ -92,6 +93,14 @@ class NodeProcess(NetProcess):
         else:
             raise AssertionError(f"a node is told {what}")
 
+    def bundles_held(self) -> list[cluster_pb2.BundlesHeld]:
+        """What is set aside here for gangs."""
+        return []
+
+    def gang_wishes(self) -> list[cluster_pb2.GangWish]:
+        """The gangs that programs here ask for."""
+        return []
+
     def on_room(self, said: Any) -> None:
         """The head names nodes with room, or says that there never will be."""
         raise NotImplementedError
@@ -161,6 +170,7 @@ class NetNode(NodeProcess):
         self.tree = NetTree(self)
         self.peering = NetPeering(self, self, NetLoop(self), self.head.members, self.address)
         self.seeking = Seeking(self.incarnation)
+        self.gangs = NodeBundles(self)
         self.roots: dict[int, Root] = {}
         self.running: dict[SessionName, dict[int, int]] = {}  # session: task: attempt
         self.store = SimpleNamespace(replicas=SimpleNamespace(on_node_gone=lambda node: None))  # nothing is stored here
@@ -225,17 +235,37 @@ class NetNode(NodeProcess):
     def free(self) -> dict[str, int]:
         """What is free."""
         used = sum(map(len, self.running.values())) * RESOURCE_UNIT
-        return {name: max(0, total - used) for name, total in self.totals.items()}
+        left = self.gangs.resources.free()
+        return {name: max(0, left[name] - used) for name in self.totals}
 
     def on_head_up(self) -> None:
         """The head has taken this node in, or back: all that is wanted is asked again."""
         self.seeking.on_head_up(self.local())
+        self.gangs.head.on_head(True)
         super().on_head_up()
 
     def on_head_down(self) -> None:
         """The head is away."""
         self.seeking.on_head_down(self.local())
+        self.gangs.head.on_head(False)
         super().on_head_down()
+
+    def bundles_held(self) -> list[cluster_pb2.BundlesHeld]:
+        """What is set aside here for gangs."""
+        return self.gangs.head.held()
+
+    def gang_wishes(self) -> list[cluster_pb2.GangWish]:
+        """The gangs that programs here ask for."""
+        return self.gangs.head.wishes()
+
+    def on_note(self, what: str, said: Any) -> None:
+        """The head answers."""
+        if what == "gang":
+            self.gangs.head.on_answer(said)
+        elif what == "bundles":
+            self.gangs.head.on_order(said)
+        else:
+            super().on_note(what, said)
 
     def on_room(self, said: Any) -> None:
         """The head names nodes with room, or says that there never will be."""

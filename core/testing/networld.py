@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set
+from random import Random
 
 from .course import Course
 from .netfaults import NetFaults
+from .netgangs import GangUser
 from .nethead import Disk, NetHead
 from .netlinks import Dialling, End
 from .netnode import NetNode, NodeProcess
@@ -109,6 +111,10 @@ class NetWorld(Network):
         "began again",
         "died between two commands",
         "drains",
+        "bundles lapsed",
+        "gang broken",
+        "gang ready",
+        "gang refused",
         "half open",
         "head died",
         "head returned empty",
@@ -140,6 +146,7 @@ class NetWorld(Network):
         self.gateway_of: dict[int, int] = {}
         self.begun: set[tuple[int, int, int]] = set()
         self.roots: list[Root] = []
+        self.users: list[GangUser] = []
         self.clients = 0
         self.is_quiet_since: float | None = None
         self.faults = NetFaults(self)
@@ -148,6 +155,7 @@ class NetWorld(Network):
             self._add_node(f"node{number}", rng.choice((1, 2, 4)))
         for number in range(rng.choice((0, 1, 1))):
             self._add_node(f"gate{number}", 0)
+        self._plan_gangs(self.rng_of("gangs"))
 
     def _add_node(self, name: str, slots: int) -> None:
         rng = self.rng_of(name)
@@ -157,6 +165,35 @@ class NetWorld(Network):
             client, tasks, delay = f"client{self.clients}", rng.choice((1, 4, 12, 30)), 2.0 * rng.random()
             if self.keeps(client):
                 self.at(delay, f"{client} comes", lambda c=client, t=tasks: self._add_client(name, c, t))  # type: ignore[misc]
+
+    def _plan_gangs(self, rng: Random) -> None:
+        """In some worlds programs ask for gangs, in the others nothing is there of that."""
+        places, users = list(self.places), rng.choice((0, 0, 1, 2, 3))
+        for number in range(users):
+            user, place, rounds, delay = f"user{number}", rng.choice(places), rng.choice((1, 3, 6)), 3.0 * rng.random()
+            if self.keeps(user):
+                self.at(delay, f"{user} comes", lambda u=user, p=place, r=rounds: self._add_user(p, u, r))  # type: ignore[misc]
+        for number in range(rng.choice((0, 4, 8)) if users else 0):
+            where, at, holder = rng.choice(places), 6.0 * rng.random(), self.rng_of(f"holder{number}")
+            self.at(at, "something else is done", lambda p=where, h=holder: self._hold(p, h))  # type: ignore[misc]
+
+    def _add_user(self, place: str, name: str, rounds: int) -> None:
+        node = self.places[place]
+        if isinstance(node, NetNode) and node.alive and not node.stopped and not node.is_draining:
+            user = GangUser(node, name, rounds)
+            self.users.append(user)
+            user.ask()
+
+    def _hold(self, place: str, rng: Random) -> None:
+        node = self.places[place]
+        if isinstance(node, NetNode) and node.alive and not node.stopped:
+            node.gangs.hold(rng)
+
+    def check_gang(self, gang: int, nodes: list[int]) -> None:
+        """A program hears that its gang is there: each of the nodes has it for use, or has ended since."""
+        for process in self.places.values():
+            if isinstance(process, NetNode) and process.alive and process.incarnation in nodes:
+                assert process.gangs.bundles.has(gang), f"gang {gang:x} is said to be ready, and {process} has none"
 
     def _add_client(self, place: str, client: str, tasks: int) -> None:
         node = self.places[place]
@@ -212,11 +249,11 @@ class NetWorld(Network):
 
     def all_settled(self) -> bool:
         """Whether every task of clients that live has settled."""
-        return all(root.is_done for root in self.roots)
+        return all(root.is_done for root in self.roots) and all(user.is_done for user in self.users)
 
     def stuck(self) -> str:
         """Who waits."""
-        return ", ".join(repr(root) for root in self.roots if not root.is_done)
+        return ", ".join(repr(one) for one in [*self.roots, *self.users] if not one.is_done)
 
     def unquiet(self) -> str:
         """What is left that must not be: sessions, other lists than the head's, names with two bearers."""
@@ -227,8 +264,12 @@ class NetWorld(Network):
                     return f"{session!r} at {node.name}"
             if node.head.members.current.keys() != alive.keys():
                 return f"{node.name} knows {len(node.head.members.current)} members of {len(alive)}"
+            if held := node.gangs.bundles.held():
+                return f"{node.name} holds bundles of {len(held)} gangs that nobody has"
             if any(node.running.values()) or node.claims or node.look_ups:
                 return f"{node.name} waits: {node.running} {node.claims} {node.look_ups}"
+        if len(self.head.machine._gangs):
+            return f"the head has {len(self.head.machine._gangs)} gangs that nobody has"
         if self.disk.members() != alive.keys():
             return f"the head keeps {len(self.disk.members())} members of {len(alive)}"
         bearers = [name for node in alive.values() for name in node.hosted]

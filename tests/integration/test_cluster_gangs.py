@@ -137,7 +137,7 @@ def test_a_program_that_is_killed_gives_its_gang_back(
 def test_gangs_outlive_their_head(
     commands: Commands, join: Callable[..., int], program: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    head, node = commands.head()
+    head, _ = commands.head()
     join()
     run = program(ACTOR + """
     gang = ob.gang([{"CPU": 1}, {"CPU": 1}], "STRICT_SPREAD")

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from outboard import headgangs
 from outboard.scheduler import (
+    gangs,
     membership,
     naming,
     room,
@@ -158,7 +160,25 @@ def never_take_a_figure_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(seeking.Seeking, "_drop_want", nothing)
 
 
+# -- gangs
+
+
+def keep_halves_of_an_attempt_that_failed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gangs.Gangs, "_let_go", nothing)
+
+
+def forget_what_is_asked_when_a_head_comes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(headgangs.HeadGangs, "wishes", lambda self: [])
+
+
+def forget_what_is_held_when_a_head_comes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(headgangs.HeadGangs, "held", lambda self: [])
+
+
 PLANTS: list[Plant] = [
+    keep_halves_of_an_attempt_that_failed,
+    forget_what_is_asked_when_a_head_comes,
+    forget_what_is_held_when_a_head_comes,
     send_nothing_again_after_a_break,
     take_what_comes_behind_a_gap,
     never_ask_for_what_is_missing,

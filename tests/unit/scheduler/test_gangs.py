@@ -260,6 +260,19 @@ def test_lost_node_breaks_a_gang_and_the_rest_is_held(world: World) -> None:
     assert world.nodes[kept][0].free_cpu == 2 * UNIT
 
 
+def test_a_gang_that_breaks_before_its_asker_heard_of_it_begins_anew(world: World) -> None:
+    world.ask(wish(1, 2, 2))
+    world.quiesce()
+    lost = max(world.told[1].nodes)
+    world.lose(lost)
+    world.ask(wish(2, 1))
+    del world.told[1]
+    world.head.ask(A, wish(1, 2, 2))
+    assert [gang.wish.gang for gang in world.head.waiting()] == [2, 1]
+    world.quiesce()
+    assert lost not in world.told[1].nodes
+
+
 def test_gang_of_a_node_that_is_gone_ends(world: World) -> None:
     world.ask(wish(1, 2, 2, 2))
     world.quiesce()
