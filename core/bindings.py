@@ -208,11 +208,11 @@ class Bindings:
             return
         left = known.processes - sum(known.shares.values())
         for node, has in self._nodes.items():
-            taken = min(left, has.slots)
-            if known.nodes is not None:
-                if node in known.nodes:
-                    known.shares.setdefault(node, known.processes)
-            elif taken > 0 and node not in known.shares:
+            if known.nodes is not None and node not in known.nodes:
+                continue
+            is_only_one = known.nodes is not None and len(known.nodes) == 1
+            taken = left if is_only_one else min(left, has.slots)
+            if (taken > 0 or not known.processes) and node not in known.shares:
                 known.shares[node] = taken
                 left -= taken
 

@@ -24,6 +24,7 @@ from .interrupts import shield
 from .kindkeeper import KindKeeper
 from .nativeactors import NativeActors
 from .nativearray import NativeArray
+from .nativebinding import NativeBinding, machine_retries
 from .nativegangs import NativeGangs, Place
 from .options import TaskOptions
 from .pulling import Ahead
@@ -41,9 +42,6 @@ from .values import Encoded, Input
 #: closed (what they wait for then fails) and after it.
 FAREWELL_SECONDS = 1.0
 
-#: Retries of a Pool's call after the loss of its machine; plain tasks follow `max_retries`.
-MACHINE_RETRIES = 3
-
 
 class NativeEngine:
     """See `Engine`. `on_shutdown` ends what was started for this engine (the embedded node); `root`: 0 for itself."""
@@ -60,7 +58,7 @@ class NativeEngine:
         self.is_worker = False
         self.pid = os.getpid()
         self._on_shutdown = on_shutdown
-        self._kinds = KindKeeper(client, _machine_retries)
+        self._kinds = KindKeeper(client, machine_retries)
         self.actors = NativeActors(self)
         self.gangs = NativeGangs(self)
         self._bindings: dict[int, NativeBinding] = {}  # whose workers are not all gone
@@ -624,44 +622,6 @@ class NativeEngine:
         self._callbacks.stop(FAREWELL_SECONDS)
         on_shutdown, self._on_shutdown = self._on_shutdown, lambda: None
         on_shutdown()
-
-
-class NativeBinding(Binding):
-    """A binding whose failure the client knows."""
-
-    __slots__ = ("client", "initializer", "is_actor", "is_forced", "is_ganged", "mark")
-    client: Client
-
-    def __init__(self, id: int, processes: int, label: str = "", owner: int = 0) -> None:
-        super().__init__(id, processes, label, owner)
-        self.initializer = Encoded(b"")
-        self.is_actor = False
-        self.is_ganged = False  # its tasks run in bundles of a gang
-        self.is_forced = False  # its workers were told to end at once
-        self.mark: Any = None  # how it failed, when it had and has gone
-
-    @property
-    def failed(self) -> BaseException | None:
-        """The error of the initializer, once it has raised."""
-        mark = self.mark or self.client.failed_bindings.get(self.id)
-        is_known = isinstance(mark, BindingMark) and (mark.outcome or mark.death)
-        return as_exception(mark) if is_known else None
-
-    @failed.setter
-    def failed(self, value: BaseException | None) -> None:
-        """Only the client says so."""
-
-
-def _machine_retries(options: TaskOptions, binding: Binding | None) -> int:
-    """How often a call runs again whose machine was lost: an actor's never does, its state is gone.
-
-    What was in a gang goes back into the queue, and fails with the gang.
-    """
-    if isinstance(binding, NativeBinding) and binding.is_ganged and not binding.is_actor:
-        return -1
-    if isinstance(binding, NativeBinding) and not binding.is_actor:
-        return MACHINE_RETRIES
-    return options.max_retries
 
 
 def _is_writable(entry: Any) -> bool:

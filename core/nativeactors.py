@@ -13,6 +13,7 @@ from .engine import ActorTerms
 from .errors import ActorDiedError, ActorNameError, HeadUnreachableError
 from .ids import ObjectId
 from .interrupts import shield
+from .nativebinding import NativeBinding
 from .reach import HOME
 from .refs import AnchorRef
 from .rpc.codec import Frame
@@ -21,7 +22,7 @@ from .scheduler import owner as machine
 from .scheduler.outcomes import BindingMark
 
 if TYPE_CHECKING:
-    from .native import NativeBinding, NativeEngine
+    from .native import NativeEngine
 
 #: The number of its binding that every detached actor's keeper has for it.
 KEPT_BINDING = 1
@@ -95,8 +96,6 @@ class NativeActors:
         self, anchor: ObjectId, label: str, *, in_order: bool, address: tuple[int, int] | None = None
     ) -> NativeBinding:
         """See `ActorCalls.attach`."""
-        from .native import NativeBinding
-
         client = self._client
         with shield, client.lock:
             client.check_open()

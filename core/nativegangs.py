@@ -24,7 +24,8 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler.outcomes import BindingMark
 
 if TYPE_CHECKING:
-    from .native import NativeBinding, NativeEngine
+    from .native import NativeEngine
+    from .nativebinding import NativeBinding
 
 #: Seconds after which people are told that a gang is waited for.
 NOTICE_SECONDS = 2.0

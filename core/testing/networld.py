@@ -253,7 +253,8 @@ class NetWorld(Network):
 
     def stuck(self) -> str:
         """Who waits."""
-        return ", ".join(repr(one) for one in [*self.roots, *self.users] if not one.is_done)
+        waiting = [repr(root) for root in self.roots if not root.is_done]
+        return ", ".join(waiting + [repr(user) for user in self.users if not user.is_done])
 
     def unquiet(self) -> str:
         """What is left that must not be: sessions, other lists than the head's, names with two bearers."""

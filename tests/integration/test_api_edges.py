@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 #: What the guides show: their names, and each snippet's place in them.
 SNIPPETS = [
     (guide, number)
-    for guide in ("actors.md", "api.md", "iterators.md", "joblib.md")
+    for guide in ("actors.md", "api.md", "gangs.md", "iterators.md", "joblib.md")
     for number in range(len(re.findall(r"```python\n", (DOCS / guide).read_text())))
 ]
 

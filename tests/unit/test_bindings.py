@@ -94,6 +94,31 @@ def test_actors_go_where_the_others_have_left_room_or_where_they_fit_at_all() ->
     assert bindings.open(4, 1, ordered=True), "it holds nothing"
 
 
+def test_what_is_confined_goes_nowhere_else_and_seeks_no_room() -> None:
+    bindings = in_cluster(slots=2)
+    assert not bindings.open(1, 0, ordered=False, nodes=frozenset({FIRST, SECOND}))
+    assert bindings.open(2, 0, ordered=False, nodes=frozenset({HOME}))
+    assert not bindings.open(3, 1, ordered=True, nodes=frozenset({SECOND}))
+    assert (bindings.places(1), bindings.places(2), bindings.places(3)) == (set(), {HOME}, set())
+    assert join(bindings, FIRST) == [1]
+    assert join(bindings, SECOND) == [1, 3]
+    assert (bindings.places(1), bindings.places(3)) == ({FIRST, SECOND}, {SECOND})
+    assert not any(bindings.is_seeking(binding) for binding in (1, 2, 3))
+    assert bindings.tell(1, FIRST) == Told(0, False), "its workers come with its tasks"
+    assert bindings.tell(3, SECOND) == Told(1, True)
+    assert bindings.on_node_gone(FIRST).moved == [1]
+    assert bindings.places(1) == {SECOND}
+
+
+def test_processes_of_a_pool_are_dealt_among_the_nodes_it_is_confined_to() -> None:
+    bindings = in_cluster(slots=2)
+    join(bindings, FIRST, 4)
+    bindings.open(1, 5, ordered=False, nodes=frozenset({HOME, FIRST}))
+    bindings.open(2, 9, ordered=False, nodes=frozenset({FIRST}))
+    assert [bindings.tell(1, node) for node in (HOME, FIRST)] == [Told(2, True), Told(3, True)]
+    assert bindings.tell(2, FIRST) == Told(9, True)
+
+
 def test_an_actor_with_gpus_begins_with_its_first_call() -> None:
     bindings = in_cluster(slots=0)
     join(bindings, FIRST, 4, GPU=CPU)
