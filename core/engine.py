@@ -155,7 +155,7 @@ class GangCalls(Protocol):
         """Set bundles aside and return when they are; arguments and errors are those of `outboard.gang`, checked."""
 
     def release(self, gang: Gang) -> None:
-        """Give the bundles back and end what runs in them; ValueError when another process asked for it. Repeatable."""
+        """Give the bundles of a gang that it was asked for back, and end what runs in them. Repeatable."""
 
 
 class ActorCalls(Protocol):

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from . import engine as engines
+from .engine import Engine
 from .ids import RESOURCE_UNIT
 from .options import TaskOptions
 
@@ -30,11 +31,13 @@ class Gang:
         number: names it in the cluster. places: the node of each bundle, by number. owner: who asked for it.
     """
 
-    __slots__ = ("bundles", "number", "owner", "places", "strategy")
+    __slots__ = ("_engine", "bundles", "number", "owner", "places", "strategy")
 
     def __init__(
-        self, number: int, bundles: tuple[dict[str, float], ...], strategy: str, places: tuple[int, ...], owner: int
-    ) -> None:
+        self, number: int, bundles: tuple[dict[str, float], ...], strategy: str, places: tuple[int, ...], owner: int,
+        engine: Engine | None = None,
+    ) -> None:  # fmt: skip
+        self._engine = engine  # that has asked for it, in the process that did
         self.number = number
         self.bundles = bundles
         self.strategy = strategy
@@ -70,10 +73,14 @@ class Gang:
     def release(self) -> None:
         """Give the bundles back and end what runs in them; it fails with `GangBrokenError`. Repeatable.
 
+        Nothing is left to do when the cluster has gone.
+
         Raises:
             ValueError: another process asked for it: only that one can release it.
         """
-        engines.current().gangs.release(self)
+        if self._engine is None:
+            raise ValueError(f"{self!r} was asked for by another process: only that one can release it")
+        self._engine.gangs.release(self)
 
     def fitting(self, demand: Mapping[str, int], bundle: int | None = None) -> list[int]:
         """Give the bundles that a demand, in 1/`RESOURCE_UNIT`, fits into: of all, or of the one that is named."""

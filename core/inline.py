@@ -49,7 +49,7 @@ class InlineEngine:
         self._arrays: dict[int, list[InlineArray]] = {}
         self._gone: set[int] = set()
         self.actors = InlineActors()
-        self.gangs = InlineGangs(self._owner)
+        self.gangs = InlineGangs(self, self._owner)
         self._posted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()

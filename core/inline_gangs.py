@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import getrandbits
 
+from .engine import Engine
 from .errors import GangBrokenError
 from .gangs import Gang
 from .options import TaskOptions
@@ -12,13 +13,14 @@ from .options import TaskOptions
 class InlineGangs:
     """See `GangCalls`."""
 
-    def __init__(self, node: int) -> None:
+    def __init__(self, engine: Engine, node: int) -> None:
+        self._engine = engine
         self._node = node
         self._over: set[int] = set()
 
     def ask(self, bundles: tuple[dict[str, float], ...], strategy: str, timeout: float | None) -> Gang:
         """Give it at once."""
-        return Gang(getrandbits(63) | 1, bundles, strategy, (self._node,) * len(bundles), self._node)
+        return Gang(getrandbits(63) | 1, bundles, strategy, (self._node,) * len(bundles), self._node, self._engine)
 
     def release(self, gang: Gang) -> None:
         """Refuse what is to run in it from now on."""

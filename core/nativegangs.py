@@ -7,13 +7,15 @@ gang knows that: what its tasks submit runs in the gang too, since they might wa
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Mapping
 from random import getrandbits
 from typing import TYPE_CHECKING, NamedTuple
 
-from .errors import GangBrokenError, GetTimeoutError, HeadUnreachableError, TaskUnschedulableError
+from .errors import GangBrokenError, GetTimeoutError, HeadUnreachableError, OutboardError, TaskUnschedulableError
 from .gangs import Gang
 from .ids import RESOURCE_UNIT
 from .interrupts import shield
@@ -78,7 +80,7 @@ class NativeGangs:
     def ask(self, bundles: tuple[dict[str, float], ...], strategy: str, timeout: float | None) -> Gang:
         """See `GangCalls.ask`."""
         client = self._client
-        gang = Gang(getrandbits(63) | 1, bundles, strategy, (), client.incarnation)
+        gang = Gang(getrandbits(63) | 1, bundles, strategy, (), client.incarnation, self._engine)
         deadline = None if timeout is None else time.monotonic() + timeout
         with shield, client.lock:
             client.check_open()
@@ -109,7 +111,9 @@ class NativeGangs:
         for bundle in gang.bundles:
             for name, amount in bundle.items():
                 needed[name] = needed.get(name, 0) + amount
-        free = self._engine.available_resources()
+        free: dict[str, float] = {}
+        with contextlib.suppress(OutboardError):
+            free = self._engine.available_resources()
         wants = ", ".join(f"{amount:g} {name} ({free.get(name, 0):g} free)" for name, amount in sorted(needed.items()))
         sys.stderr.write(f"outboard: waiting for a gang of {len(gang)} bundles, {gang.strategy}: {wants}\n")
 
@@ -131,11 +135,9 @@ class NativeGangs:
 
     def release(self, gang: Gang) -> None:
         """See `GangCalls.release`."""
-        if gang.owner != self._client.incarnation:
-            raise ValueError(f"{gang!r} was asked for by another process: only that one can release it")
-        known = self._known.get(gang.number)
-        if known is not None:
-            self._let_go(known)
+        if os.getpid() != self._engine.pid:
+            raise ValueError(f"{gang!r} was asked for before this process was forked: only its parent can release it")
+        self._let_go(self._known[gang.number])
 
     def _let_go(self, known: _Known) -> None:
         client = self._client

@@ -243,6 +243,28 @@ def test_a_gang_ends_with_an_interrupt_of_its_program(start_program: Callable[..
     assert (program.returncode, out) == (0, "again\n"), err
 
 
+@pytest.mark.parametrize("how", ["shutdown", "kill"])
+def test_the_end_of_the_cluster_ends_the_wait_and_the_block(
+    how: str, run_program: Callable[..., str], eventually: Callable[..., Any]
+) -> None:
+    out = run_program("""
+        import os, signal, sys, threading, time
+        import outboard as ob
+        ob.init(num_cpus=1)
+        node = ob.nodes()[0]["pid"]
+        def end():
+            time.sleep(0.3)
+            ob.shutdown() if sys.argv[1] == "shutdown" else os.kill(node, signal.SIGKILL)
+        threading.Thread(target=end).start()
+        try:
+            with ob.gang([{"CPU": 1}]):
+                ob.gang([{"CPU": 1}])
+        except (ob.errors.ShutdownError, ob.errors.NodeLostError) as error:
+            print(type(error).__name__, ob.is_initialized())
+    """, how, quiet=False)  # fmt: skip
+    assert out.split() == [{"shutdown": "ShutdownError", "kill": "NodeLostError"}[how], "False"]
+
+
 def test_inline_there_is_nothing_to_wait_for() -> None:
     code = """
 import outboard as ob
