@@ -151,6 +151,9 @@ class TaskArray(Protocol):
 class GangCalls(Protocol):
     """What an engine does about gangs beyond running tasks in them. All methods are thread-safe."""
 
+    inherited: Gang | None
+    """The gang that this worker is for: what its tasks submit runs in it."""
+
     def ask(self, bundles: tuple[dict[str, float], ...], strategy: str, timeout: float | None) -> Gang:
         """Set bundles aside and return when they are; arguments and errors are those of `outboard.gang`, checked."""
 

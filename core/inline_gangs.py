@@ -13,6 +13,8 @@ from .options import TaskOptions
 class InlineGangs:
     """See `GangCalls`."""
 
+    inherited = None
+
     def __init__(self, engine: Engine, node: int) -> None:
         self._engine = engine
         self._node = node

@@ -60,7 +60,7 @@ class _Known:
 
 
 class NativeGangs:
-    """See `GangCalls`. `inherited`: the gang that this worker is for, if any."""
+    """See `GangCalls`."""
 
     def __init__(self, engine: NativeEngine) -> None:
         self._engine = engine

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import actorhost
 from . import engine as engines
 from .ids import ObjectId
+
+if TYPE_CHECKING:
+    from .gangs import Gang
 
 #: The call that this thread or coroutine runs, in actors that run several at a time.
 running_call: ContextVar[ObjectId | None] = ContextVar("outboard_running_call", default=None)
@@ -53,6 +56,11 @@ class RuntimeContext:
         """Its name, empty for one without."""
         host = actorhost.current()
         return host.identity.name if host is not None else ""
+
+    @property
+    def gang(self) -> Gang | None:
+        """The gang in whose bundles this runs; in the program itself there is none."""
+        return engines.current().gangs.inherited
 
     @property
     def namespace(self) -> str:

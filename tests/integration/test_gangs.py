@@ -45,6 +45,7 @@ def pid_after(seconds: float = 0.0) -> int:
 @outboard.remote
 def parent(seconds: float = 0.0) -> list[int]:
     """Its children need a bundle that it holds itself."""
+    assert outboard.get_runtime_context().gang is not None
     return [os.getpid(), *outboard.get([pid_after.remote(seconds) for _ in range(3)])]
 
 
@@ -63,6 +64,7 @@ class Counter:
 
 
 def test_bundles_are_set_aside_used_and_given_back() -> None:
+    assert outboard.get_runtime_context().gang is None
     with outboard.gang([{"CPU": 1}, {"CPU": 1, "disk": 1}]) as gang:
         assert outboard.available_resources() == {"CPU": 1, "disk": 1}
         assert len(gang) == 2 and set(gang.nodes) == {node["id"] for node in outboard.nodes()}
