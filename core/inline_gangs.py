@@ -13,7 +13,7 @@ from .options import TaskOptions
 class InlineGangs:
     """See `GangCalls`."""
 
-    inherited = None
+    inherited: Gang | None = None
 
     def __init__(self, engine: Engine, node: int) -> None:
         self._engine = engine
