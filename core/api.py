@@ -89,12 +89,17 @@ def get(refs: ObjectRef | list[ObjectRef], timeout: float | None = None) -> Any:
 
 
 def wait(
-    refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
-) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    refs: Sequence[Any], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[Any], list[Any]]:
     """Wait for some of several references; returns (ready, others). See `Engine.wait`.
 
-    `fetch_local` makes no difference: values travel when they are asked for, by `get` and by tasks.
+    A generator of references is ready when its next one is there, or it has ended. `fetch_local` makes no difference:
+    values travel when they are asked for, by `get` and by tasks.
     """
+    if isinstance(refs, Sequence) and any(isinstance(ref, Iterator) for ref in refs):
+        from .generators import wait_for
+
+        return wait_for(engines.current(), refs, num_returns, timeout)
     return engines.current().wait(refs, num_returns, timeout)
 
 

@@ -128,6 +128,13 @@ class ObjectRefGenerator(Iterator[ObjectRef], AsyncIterator[ObjectRef]):
         self._fill()
         return self._asked.popleft()
 
+    def upcoming(self) -> ObjectRef:
+        """Give the reference that is there when `next` does not wait; for `outboard.wait`."""
+        if self._is_over:
+            return self._engine.put(None)
+        self._fill()
+        return self._asked[0]
+
     def _look_at(self, error: BaseException | None) -> bool:
         """Whether what came is one of the values, or the error with which they end."""
         if error is None:
@@ -135,6 +142,17 @@ class ObjectRefGenerator(Iterator[ObjectRef], AsyncIterator[ObjectRef]):
         else:
             self.close()
         return not isinstance(error, EndOfStream)
+
+
+def wait_for(
+    engine: Engine, refs: Sequence[ObjectRef | ObjectRefGenerator], num_returns: int, timeout: float | None
+) -> tuple[list[Any], list[Any]]:
+    """Wait for some of several references and generators of them; see `outboard.wait`."""
+    if len(set(refs)) != len(refs):
+        raise ValueError("wait() takes each reference once")
+    of = {(ref.upcoming() if isinstance(ref, ObjectRefGenerator) else ref): ref for ref in refs}
+    ready, others = engine.wait(list(of), num_returns, timeout)
+    return [of[ref] for ref in ready], [of[ref] for ref in others]
 
 
 def is_generator(function: Any) -> bool:

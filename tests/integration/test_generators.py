@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,29 @@ def test_a_closed_or_cancelled_generator_is_over() -> None:
     kept = next(made)
     outboard.cancel(made)
     assert list(made) == [] and outboard.get(kept, timeout=20) == 0
+
+
+def test_who_waits_for_several_hears_of_the_generator_that_has_something(tmp_path: Path) -> None:
+    @outboard.remote(num_cpus=0)
+    def numbers(gate: Path, count: int) -> Iterator[int]:
+        for number in range(count):
+            while not gate.exists():
+                time.sleep(0.01)
+            yield number
+
+    (tmp_path / "open").touch()
+    shut, opened = numbers.remote(tmp_path / "shut", 1), numbers.remote(tmp_path / "open", 1)
+    ref = outboard.put(0)
+    assert outboard.wait([shut, opened], timeout=20) == ([opened], [shut])
+    assert outboard.wait([shut, ref]) == ([ref], [shut])
+    assert outboard.get(next(opened)) == 0, "what was waited for is still the next one"
+    assert outboard.wait([shut, opened], timeout=20) == ([opened], [shut]), "its end is ready, too"
+    assert list(opened) == [] and outboard.wait([opened, shut]) == ([opened], [shut])
+    assert outboard.wait([shut], timeout=0.05) == ([], [shut])
+    with pytest.raises(ValueError, match="once"):
+        outboard.wait([shut, shut])
+    (tmp_path / "shut").touch()
+    assert outboard.wait([shut], timeout=20) == ([shut], [])
 
 
 def test_a_method_yields_between_the_other_calls() -> None:
