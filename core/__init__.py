@@ -28,6 +28,7 @@ if _typing.TYPE_CHECKING:
     from .generators import ObjectRefGenerator
     from .refs import ObjectRef
     from .runtime_context import get_runtime_context
+    from .timelines import timeline
 
 __all__ = [
     "Gang",
@@ -50,6 +51,7 @@ __all__ = [
     "put",
     "remote",
     "shutdown",
+    "timeline",
     "wait",
 ]
 
@@ -58,6 +60,7 @@ _HOMES = {
     "ObjectRef": "refs",
     "ObjectRefGenerator": "generators",
     "gang": "gangs",
+    "timeline": "timelines",
     "get_runtime_context": "runtime_context",
 } | dict.fromkeys(("exit_actor", "get_actor", "kill", "method"), "actors")
 

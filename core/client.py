@@ -36,6 +36,7 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.outcomes import BindingMark, NodeLostMark, RefusedMark, ShutdownMark
 from .sharing import KEPT_SHARE, SharedArguments
+from .timelines import Asking
 from .turns import Turns
 from .values import Batch, Encoded, Values
 
@@ -99,6 +100,7 @@ class Client:
         self.labels: dict[int, str] = {}
         self.leaving: dict[int, None] = {}  # bindings to be let go when all their tasks have been sent
         self.retired: deque[MadeKind] = deque()  # kinds to be dropped when their last tasks have ended
+        self.timeline = Asking(self)
         self.ganged: dict[int, None] = {}  # bindings in gangs
         self.failed_bindings: dict[int, BindingMark | RefusedMark] = {}
         self.array_items: dict[int, Any] = {}  # stream → items, by reference

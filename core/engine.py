@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .gangs import Gang
     from .ids import ObjectId
     from .refs import ObjectRef
+    from .rpc.protos import outboard_pb2 as pb
 
 Ref = TypeVar("Ref", bound="ObjectRef")
 
@@ -372,6 +373,9 @@ class Engine(Protocol):
         Each of `workers` has `pid`, `state`, `binding` (id) and `owner` (incarnation of the client that it serves).
         """
 
+    def timeline(self) -> list[pb.Timeline]:
+        """Give what has run for this program, as its nodes remember it; what one says within a few seconds counts."""
+
     def cluster_resources(self) -> dict[str, float]:
         """Give the amounts of all resources of all nodes."""
 
@@ -393,6 +397,10 @@ class Spread:
 
     __slots__ = ("function",)
 
+    @property
+    def __name__(self) -> str:
+        return _name_of(self.function)
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
@@ -406,6 +414,10 @@ class Chunk:
 
     __slots__ = ("function",)
 
+    @property
+    def __name__(self) -> str:
+        return _name_of(self.function)
+
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
 
@@ -414,6 +426,10 @@ class Chunk:
         function = self.function
         # Not map(): it would take a StopIteration that the function raises for the end of the items.
         return [function(item) for item in items]
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__name__", None) or type(function).__name__
 
 
 def split_results(function: Any, value: Any, num_returns: int) -> list[Any]:

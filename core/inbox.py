@@ -53,6 +53,7 @@ class Inbox:
             Frame.PULLED: self._on_pulled, Frame.PASSED_ON: self._on_passed_on, Frame.LEAVING: self._on_leaving,
             Frame.CANCEL: self._on_cancel, Frame.NAME_REPLY: self._on_name_reply,
             Frame.WELCOME: self._on_welcome, Frame.NODE_GONE: self._on_node_gone, Frame.GANG_STATE: self._on_gang_state,
+            Frame.TIMELINE_REPLY: self._on_timeline,
         }  # fmt: skip
 
     def _on_welcome(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
@@ -69,6 +70,9 @@ class Inbox:
 
     def _on_gang_state(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         self._client.on_gang_state(pb.GangState.FromString(body))
+
+    def _on_timeline(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
+        self._client.timeline.on_answer(pb.Timeline.FromString(body), origin)
 
     def _on_finished(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         finished = pb.Finished.FromString(body)

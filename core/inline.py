@@ -197,6 +197,10 @@ class InlineEngine:
         host = {"id": f"{self._owner:016x}", "host": socket.gethostname(), "pid": os.getpid()}
         return [{**host, "resources": amounts, "available": dict(amounts), "workers": [], "actors": []}]
 
+    def timeline(self) -> list[Any]:
+        """Nothing is kept of what runs here: profilers of one process see it."""
+        return []
+
     def cluster_resources(self) -> dict[str, float]:
         """Give the CPUs of the machine."""
         return {"CPU": float(os.cpu_count() or 1)}

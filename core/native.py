@@ -35,6 +35,7 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.arrays import Array
 from .scheduler.outcomes import BindingMark, ShutdownMark
+from .timelines import ANSWER_SECONDS
 from .turns import Aside, Idle
 from .values import Encoded, Input
 
@@ -590,6 +591,16 @@ class NativeEngine:
             }
             for node in reply.nodes
         ]
+
+    def timeline(self) -> list[pb.Timeline]:
+        """See `Engine.timeline`."""
+        client = self.client
+        with shield, client.lock:
+            client.check_open()
+            client.timeline.ask()
+        client.flush()
+        client.turns.wait(client.timeline.is_answered, time.monotonic() + ANSWER_SECONDS)
+        return client.timeline.heard
 
     def cluster_resources(self) -> dict[str, float]:
         """See `Engine.cluster_resources`."""

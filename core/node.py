@@ -24,6 +24,7 @@ from .reaching import Reaching
 from .rpc.codec import Frame
 from .rpc.local import LoopLink, accept
 from .rpc.protos import outboard_pb2 as pb
+from .runlog import RunLog
 from .scheduler import commands
 from .scheduler.dispatch import Dispatch
 from .scheduler.intervals import Interval
@@ -138,13 +139,18 @@ class Node:
         self.dispatch = Dispatch(totals, initial_credit=self.initial_credit, joined=joined)
         self.store = NodeStore(self, budget)
         self.workforce = Workforce(self, boot)
+        self.runlog = RunLog()
         self.ending = False
         self.reaching = Reaching(self)
         self._is_lone = False
         self._is_looking = False
         self._listener: socket.socket | None = None
         self._dirty: set[LoopLink | RemoteLink | PeerLink] = set()
-        self.handlers: dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]] = {
+        self.handlers = self._make_handlers()
+
+    def _make_handlers(self) -> dict[int, Callable[[Peer, bytes, int, tuple[int, ...]], None]]:
+        """Who handles which frame of a client or worker."""
+        return {
             Frame.SUBMIT: self._on_submit, Frame.FINISHED: self._on_finished, Frame.KIND: self._on_kind,
             Frame.DROP_KINDS: self._on_drop_kinds, Frame.GET_KIND: self._on_get_kind,
             Frame.BIND: self._on_bind, Frame.UNBIND: self._on_unbind,
@@ -159,6 +165,7 @@ class Node:
             Frame.ADOPT: self.exchange.on_adopt, Frame.LEAVING: self.exchange.on_leaving,
             Frame.STATUS: self._on_status, Frame.NODE_GONE: self._on_node_gone,
             Frame.REACH: self._on_reach, Frame.NAME: self._on_name, Frame.GANG: self._on_gang,
+            Frame.TIMELINE: self._on_timeline,
             Frame.PULL: self.store.on_pull, Frame.PULLED: self.store.on_pulled,
         }  # fmt: skip
 
@@ -385,6 +392,8 @@ class Node:
         self._join(peer)
         kind = pb.Kind.FromString(body)
         peer.kinds[kind.id] = body
+        is_call = bool(kind.binding_owner) or self.workforce.is_actor(peer.incarnation, kind.binding)
+        self.runlog.on_kind((peer.incarnation, kind.id), kind.name, is_call=is_call)
         spec = commands.KindSpec(kind.id, kind.binding, dict(kind.resources), kind.num_returns, kind.name,
                                  kind.binding_owner, kind.process_retries)  # fmt: skip
         self.dispatch.on_kind(peer.incarnation, spec)
@@ -406,6 +415,7 @@ class Node:
         fetched: dict[int, list[int]] = {}
         for kind in pb.DropKinds.FromString(body).ids:
             peer.kinds.pop(kind, None)
+            self.runlog.on_kind_dropped((peer.incarnation, kind))
             if self.seeker is not None:
                 self.seeker.on_kind_dropped(peer.incarnation, kind)
             self.dispatch.on_kind_dropped(peer.incarnation, kind)
@@ -528,6 +538,8 @@ class Node:
             for d in finished.done:
                 done.append((destination, d.stream, d.first, len(d.values) // d.stride, d.stride, d.attempt))
                 seconds += d.seconds
+            if done:
+                self.workforce.note_run(peer.worker, finished.packet, seconds, sum(task[3] for task in done))
             self.workforce.packet_reported(peer.worker, finished)
             self.dispatch.on_finished(peer.worker, finished.packet, done, seconds, finished.packet_done, self.now())
             if finished.given_back:
@@ -590,6 +602,8 @@ class Node:
     def forget(self, peer: Peer) -> None:
         """A process has ended: what it owned and held is free, and whoever dealt with it is told."""
         self.peers.pop(peer.incarnation, None)
+        for kind in peer.kinds:
+            self.runlog.on_kind_dropped((peer.incarnation, kind))
         self.store.process_died(peer.incarnation)
         self.workforce.forget_bindings(peer.incarnation)
         if self.names is not None:
@@ -620,6 +634,12 @@ class Node:
         log = pb.Log(lines=lines, dropped=peer.dropped_lines)
         peer.dropped_lines = 0
         self.send(root, Frame.LOG, log.SerializeToString())
+
+    def _on_timeline(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
+        asked = pb.Timeline.FromString(body)
+        for part in self.runlog.tell(peer.root, self.now()):
+            part.request, part.node, part.host = asked.request, self.incarnation, self.host
+            self.send(peer.incarnation, Frame.TIMELINE_REPLY, part.SerializeToString())
 
     def _on_status(self, peer: Peer, body: bytes, destination: int, fds: tuple[int, ...]) -> None:
         self.read_output(peer)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 #: What clients say to a node about tasks, and so may say to any.
 TO_NODES = frozenset({
     Frame.SUBMIT, Frame.KIND, Frame.WANT, Frame.CANCEL, Frame.BIND, Frame.UNBIND, Frame.DROP_KINDS, Frame.FREE,
+    Frame.TIMELINE,
 })  # fmt: skip
 
 #: What is said of objects: nodes on the way have their part in it.

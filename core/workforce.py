@@ -244,6 +244,9 @@ class Workforce:
         self._remember(death)
         returned = self._take_back(hand, None)
         running = hand.slot.running()
+        if running is not None and hand.dealt:
+            key = next(iter(hand.dealt.values()))
+            node.runlog.note(hand.peer.root, key, hand.pid, node.now(), 0.0, 1, has_died=True)
         node.dispatch.on_worker_died(hand.number, returned, running, machine_lost, node.now())
         self.execute(node.dispatch.take_commands())
         del self.hands[hand.number], self.places[hand.place]
@@ -311,6 +314,18 @@ class Workforce:
         for position, objects in interval.holds.items():
             target.holds.add(position=position, objects=objects)
             self._pin_objects(hand, objects)
+
+    def note_run(self, worker: int, packet: int, seconds: float, tasks: int) -> None:
+        """Tasks of a packet have ended."""
+        hand = self.hands.get(worker)
+        if hand is not None:
+            key = hand.dealt.get(packet, hand.kind)
+            self.node.runlog.note(hand.peer.root, key, hand.pid, self.node.now(), seconds, tasks)
+
+    def is_actor(self, client: int, binding: int) -> bool:
+        """Whether a client's binding is an actor, by what this node was told of it."""
+        body = self.bindings.get((client, binding)) if binding else None
+        return body is not None and pb.Binding.FromString(body).ordered
 
     def packet_reported(self, worker: int, finished: pb.Finished) -> None:
         """A worker has taken packets, so its socket may have room for those that wait."""

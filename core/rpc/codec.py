@@ -113,6 +113,8 @@ class Frame:
     REACH = 62
     NAME = 63
     NAME_REPLY = 64
+    TIMELINE = 65
+    TIMELINE_REPLY = 66
     GANG = 67
     GANG_STATE = 68
 

@@ -65,6 +65,8 @@ STATUS: FrameType
 STATUS_REPLY: FrameType
 STORE_FULL: FrameType
 SUBMIT: FrameType
+TIMELINE: FrameType
+TIMELINE_REPLY: FrameType
 UNBIND: FrameType
 UNBLOCK: FrameType
 UNBOUND: FrameType
@@ -968,6 +970,37 @@ class Submit(_message.Message):
     owner: int
     packet: int
     def __init__(self, intervals: _Optional[_Iterable[_Union[Interval, _Mapping]]] = ..., announced: _Optional[_Iterable[_Union[Descriptor, _Mapping]]] = ..., packet: _Optional[int] = ..., owner: _Optional[int] = ...) -> None: ...
+
+class Timeline(_message.Message):
+    __slots__ = ["events", "host", "is_last", "node", "request"]
+    class Event(_message.Message):
+        __slots__ = ["has_died", "is_call", "name", "pid", "seconds", "start", "tasks"]
+        HAS_DIED_FIELD_NUMBER: _ClassVar[int]
+        IS_CALL_FIELD_NUMBER: _ClassVar[int]
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        PID_FIELD_NUMBER: _ClassVar[int]
+        SECONDS_FIELD_NUMBER: _ClassVar[int]
+        START_FIELD_NUMBER: _ClassVar[int]
+        TASKS_FIELD_NUMBER: _ClassVar[int]
+        has_died: bool
+        is_call: bool
+        name: str
+        pid: int
+        seconds: float
+        start: float
+        tasks: int
+        def __init__(self, name: _Optional[str] = ..., is_call: bool = ..., pid: _Optional[int] = ..., start: _Optional[float] = ..., seconds: _Optional[float] = ..., tasks: _Optional[int] = ..., has_died: bool = ...) -> None: ...
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[Timeline.Event]
+    host: str
+    is_last: bool
+    node: int
+    request: int
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[int] = ..., host: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Timeline.Event, _Mapping]]] = ..., is_last: bool = ...) -> None: ...
 
 class Unbind(_message.Message):
     __slots__ = ["force", "id", "owner", "restart"]
