@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import faulthandler
 import fcntl
 import gc
@@ -42,6 +43,9 @@ RUN = "TESTS_OF_RUN"
 
 SHARED_MEMORY = Path("/dev/shm")
 
+#: What processes import that tests start.
+SOURCES = [Path(__file__).parent, *(Path(__file__).parents[1] / name for name in ("core", "backends"))]
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give each process a temporary folder of its own: what lies there is ours, whoever else runs tests here.
@@ -56,6 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if not hasattr(config, "workerinput"):
         os.environ[RUN] = folder
+        if sys.dont_write_bytecode:
+            # Tests start thousands of processes, and each would compile all that it imports: 0.3 s of CPU time.
+            for sources in SOURCES:
+                compileall.compile_dir(sources, quiet=2)
     config.stash[BESIDE] = beside = Beside(Path(os.environ[RUN]))
     config.add_cleanup(beside.close)
 
