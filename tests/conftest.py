@@ -268,6 +268,12 @@ def settle(before: Inventory, *, everything: bool) -> dict[str, list[Any]]:
     return left
 
 
+@pytest.fixture(scope="session")
+def folder_of_run() -> Path:
+    """The folder of all processes that share the run, for what one of them makes and the others use."""
+    return Path(os.environ[RUN])
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the test that leaves a process, thread, descriptor, shared memory or temporary folder."""

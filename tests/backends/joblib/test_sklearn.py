@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import pickle
 import subprocess
 import sys
@@ -73,13 +74,15 @@ CASES: dict[str, Callable[[], list[Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def loky(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What a program of its own computes on loky, whose processes end with it."""
-    path = tmp_path_factory.mktemp("loky") / "found"
-    subprocess.run(
-        [sys.executable, "-c", f"from {__name__} import write; write({str(path)!r})"], check=True, timeout=50
-    )
-    found: dict[str, list[Any]] = pickle.loads(path.read_bytes())
+def loky(folder_of_run: Path) -> dict[str, list[Any]]:
+    """What a program of its own computes on loky, whose processes end with it; once for all that share the run."""
+    path = folder_of_run / "loky"
+    with path.open("a+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        if not path.stat().st_size:
+            code = f"from {__name__} import write; write({str(path)!r})"
+            subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
+        found: dict[str, list[Any]] = pickle.loads(path.read_bytes())
     return found
 
 
