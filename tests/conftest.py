@@ -268,6 +268,14 @@ def settle(before: Inventory, *, everything: bool) -> dict[str, list[Any]]:
     return left
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_preloaded() -> None:
+    """Let no idle worker import numpy, 0.1 s of CPU time, because another test of this process has: programs' do."""
+    from outboard import greeting
+
+    greeting.PRELOADABLE = ()
+
+
 @pytest.fixture(scope="session")
 def folder_of_run() -> Path:
     """The folder of all processes that share the run, for what one of them makes and the others use."""
