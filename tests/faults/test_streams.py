@@ -17,7 +17,7 @@ def test_loud_children_of_a_task_do_not_stop_the_node(start_program: Any) -> Non
         @ob.remote
         def start():
             for _ in range(2):
-                subprocess.Popen(["yes", ""])
+                subprocess.Popen(["yes", "a line of a child that writes without end"])
             time.sleep(0.05)
         @ob.remote
         def one():
@@ -105,7 +105,7 @@ def test_workers_of_a_forked_client_that_ends_while_they_print(start_program: An
             for _ in range(4):
                 pid = os.fork()
                 if not pid:
-                    refs = [noisy.remote(i) for i in range(2000)]
+                    refs = [noisy.remote(i) for i in range(500)]
                     ob.get(refs[20])
                     os._exit(0)
                 os.waitpid(pid, 0)
