@@ -254,7 +254,7 @@ def test_actors_that_have_ended_leave_no_memory_at_the_node() -> None:
         return int(node.memory_info().rss)
 
     before = make_and_drop(20)
-    assert make_and_drop(100) - before < 15_000_000, "each would be a third of a megabyte until it is collected"
+    assert make_and_drop(60) - before < 12_000_000, "each would be a third of a megabyte until it is collected"
 
 
 @pytest.mark.parametrize(

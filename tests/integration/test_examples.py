@@ -75,8 +75,7 @@ def test_search_survives_the_loss_of_a_node() -> None:
     assert "the scores are the same" in out
 
 
-@pytest.mark.parametrize("moment", ["head of cluster", "fits on"])
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(("moment", "signum"), [("head of cluster", signal.SIGTERM), ("fits on", signal.SIGHUP)])
 def test_ended_cluster_search_takes_its_cluster_along(moment: str, signum: int) -> None:
     with started("cluster_search.py", "--cpus", "1") as program:
         assert program.stdout is not None
