@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from . import errors
 from .actorreach import ActorReach
@@ -54,6 +54,13 @@ TURN_SECONDS = 0.05
 #: Kinds found to have tasks left after which an event looks no further for ones that have none; the others' turn comes
 #: with later events, of which those tasks bring some. More would delay an event, fewer their end.
 RETIRED_AT_A_TIME = 16
+
+
+class GangNodeGone(Protocol):
+    """What is called when a session with a further node is over, lost or not."""
+
+    def __call__(self, node: int, *, is_lost: bool) -> None:
+        """Take note of it; under the client's lock."""
 
 
 class MadeKind:
@@ -115,7 +122,7 @@ class Client:
         self.on_unbound: Callable[[int], None] = lambda binding: None
         self.on_anchor_ended: Callable[[int], None] = lambda seq: None
         self.on_gang_state: Callable[[pb.GangState], None] = lambda said: None
-        self.on_gang_node_gone: Callable[..., None] = lambda node, is_lost: None
+        self.on_gang_node_gone: GangNodeGone = lambda node, *, is_lost: None
         self.on_actor_end: Callable[[ObjectId, int], None] = lambda anchor, how: None
         self.parting: Callable[[], None] | None = None  # of an actor that leaves: called when it has reported
         self.on_calls_cancelled: Callable[[int, pb.Cancel], None] = lambda owner, cancel: None

@@ -275,9 +275,21 @@ class TaskUnschedulableError(TaskError):
 
 
 class GangBrokenError(TaskError):
-    """The gang is over: a node that had bundles of it is lost, or it was released. Its tasks may have had effects."""
+    """The gang is over: a node that had bundles of it is lost, or it was released. Its tasks may have had effects.
+
+    Attributes:
+        gang: its name, for people; reason: why it is over, or empty where only its owner knows.
+    """
 
     ob_code = "OB110"
+
+    def __init__(self, message: str = "", *, gang: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.gang = gang
+        self.reason = reason
+
+    def _text(self) -> str:
+        return self._message() or f"{self.gang or 'the gang'} is over" + (f": {self.reason}" if self.reason else "")
 
 
 class ObjectStoreError(OutboardError):

@@ -157,12 +157,10 @@ def _actor_ended(mark: outcomes.BindingMark) -> BaseException:
     if isinstance(cause, errors.ActorDiedError):
         return cause
     process = _process(mark.death) if mark.death is not None and mark.death.pid else {}
-    reason = _gang_over("its gang", mark.reason) if mark.is_ganged and not cause else mark.reason
+    reason = mark.reason
+    if mark.is_ganged and not cause:
+        reason = "its gang is over" + (f": {reason}" if reason else "")
     return errors.ActorDiedError(actor=mark.label, reason=reason, cause=cause, may_have_run=False, **process)
-
-
-def _gang_over(label: str, reason: str) -> str:
-    return f"{label} is over" + (f": {reason}" if reason else "")
 
 
 def _process(death: Any) -> dict[str, Any]:
@@ -194,7 +192,7 @@ def _binding(mark: outcomes.BindingMark) -> BaseException:
             outcomes.LostMark(outcomes.LostCause.BINDING, mark.label or "the workers of a pool", None, 1, mark.death)
         )
     if mark.is_ganged:
-        return errors.GangBrokenError(_gang_over(mark.label or "the gang", mark.reason))
+        return errors.GangBrokenError(gang=mark.label, reason=mark.reason)
     return errors.TaskCancelledError(f"the workers of {mark.label or 'the pool'} were let go before it ran")
 
 

@@ -61,12 +61,14 @@ class Inbox:
 
     def _on_node_gone(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         gone = pb.NodeGone.FromString(body)
-        was_there = gone.node in self._reach.told
+        is_lost = gone.lost or gone.node not in self._reach.told
+        if is_lost:  # first: what a gang had there fails for that reason, and is not tried again
+            self._client.on_gang_node_gone(gone.node, is_lost=True)
         self._reach.on_gone(gone.node, is_lost=gone.lost, reason=gone.reason)
         self._client.send(Frame.NODE_GONE, body)  # what was sent before this was for the session that is over
-        is_lost = gone.lost or not was_there
         self._client.actors.on_node_gone(gone.node, is_lost=is_lost)
-        self._client.on_gang_node_gone(gone.node, is_lost=is_lost)
+        if not is_lost:
+            self._client.on_gang_node_gone(gone.node, is_lost=False)
 
     def _on_gang_state(self, body: bytes, origin: int, fds: tuple[int, ...]) -> None:
         self._client.on_gang_state(pb.GangState.FromString(body))

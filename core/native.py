@@ -455,11 +455,12 @@ class NativeEngine:
         elsewhere = self._slots_elsewhere() if is_spread else 0
         with shield, client.lock:
             client.check_open()
+            if place is not None:
+                self.gangs.check_up(place)
             self._binding_count += 1
             binding = NativeBinding(self._binding_count, processes, label, client.incarnation)
             binding.client, binding.initializer = client, encoded
             client.labels[binding.id] = label
-            binding.is_ganged = place is not None
             client.hold_encoded(encoded)
             client.binding_specs[binding.id] = spec = pb.Binding(
                 id=binding.id, initializer=encoded.body, max_tasks=max_tasks or 0, label=label

@@ -13,21 +13,20 @@ from .values import Encoded
 if TYPE_CHECKING:
     from .client import Client
 
-#: Retries of a Pool's call after the loss of its machine; plain tasks follow `max_retries`.
+#: Retries of a Pool's call after the loss of its machine; plain tasks, also of a gang, follow `max_retries`.
 MACHINE_RETRIES = 3
 
 
 class NativeBinding(Binding):
     """A binding whose failure the client knows."""
 
-    __slots__ = ("client", "initializer", "is_actor", "is_forced", "is_ganged", "mark")
+    __slots__ = ("client", "initializer", "is_actor", "is_forced", "mark")
     client: Client
 
     def __init__(self, id: int, processes: int, label: str = "", owner: int = 0) -> None:
         super().__init__(id, processes, label, owner)
         self.initializer = Encoded(b"")
         self.is_actor = False
-        self.is_ganged = False  # its tasks run in bundles of a gang
         self.is_forced = False  # its workers were told to end at once
         self.mark: Any = None  # how it failed, when it had and has gone
 
@@ -44,12 +43,8 @@ class NativeBinding(Binding):
 
 
 def machine_retries(options: TaskOptions, binding: Binding | None) -> int:
-    """How often a call runs again whose machine was lost: an actor's never does, its state is gone.
-
-    What was in a gang goes back into the queue, and fails with the gang.
-    """
-    if isinstance(binding, NativeBinding) and binding.is_ganged and not binding.is_actor:
-        return -1
+    """How often a call runs again whose machine was lost: an actor's never does, its state is gone."""
     if isinstance(binding, NativeBinding) and not binding.is_actor:
-        return MACHINE_RETRIES
+        is_of_tasks = not binding.processes and binding.id in binding.client.ganged
+        return options.max_retries if is_of_tasks else MACHINE_RETRIES
     return options.max_retries

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 NOTICE_SECONDS = 2.0
 
 
+#: Released gangs of which it is remembered why they are over.
+OVER_KEPT = 1000
+
+
 class Place(NamedTuple):
     """Where the tasks of a binding run: in a bundle of a gang, None for any at these nodes (HOME: the own one)."""
 
@@ -56,7 +60,7 @@ class _Known:
         self.over = ""
         self.actors = 0  # made without a bundle: they take turns
         self.bindings: list[tuple[Place, NativeBinding]] = []
-        self.by_options: dict[object, tuple[Place, NativeBinding]] = {}  # those of tasks
+        self.by_options: dict[object, tuple[Place, NativeBinding] | None] = {}  # those of tasks; None: outside the gang
 
 
 class NativeGangs:
@@ -66,6 +70,7 @@ class NativeGangs:
         self._engine = engine
         self._client = engine.client
         self._known: dict[int, _Known] = {}
+        self._over: dict[int, str] = {}  # why gangs are over that were released, the last of them
         self.inherited: Gang | None = None
         engine.client.on_gang_state = self.on_state
         engine.client.on_gang_node_gone = self.on_node_gone
@@ -102,11 +107,15 @@ class NativeGangs:
         if (deadline is None or notice < deadline) and not turns.wait(lambda: known.said is not None, notice):
             self._tell_waiting(known.gang)
         if not turns.wait(lambda: known.said is not None, deadline):
-            raise GetTimeoutError(f"{_label(known.gang)} was not set aside in time")
+            raise GetTimeoutError(f"a gang was not set aside in time: {self._describe(known.gang)}")
         assert known.said is not None
         return known.said
 
     def _tell_waiting(self, gang: Gang) -> None:
+        sys.stderr.write(f"outboard: waiting for a gang of {self._describe(gang)}\n")
+
+    def _describe(self, gang: Gang) -> str:
+        """Say for people what a gang needs, and what is free of that."""
         needed: dict[str, float] = {}
         for bundle in gang.bundles:
             for name, amount in bundle.items():
@@ -115,7 +124,7 @@ class NativeGangs:
         with contextlib.suppress(OutboardError):
             free = self._engine.available_resources()
         wants = ", ".join(f"{amount:g} {name} ({free.get(name, 0):g} free)" for name, amount in sorted(needed.items()))
-        sys.stderr.write(f"outboard: waiting for a gang of {len(gang)} bundles, {gang.strategy}: {wants}\n")
+        return f"{len(gang)} bundles, {gang.strategy}: {wants}"
 
     def _read(self, said: pb.GangState, known: _Known) -> tuple[int, ...]:
         gang = known.gang
@@ -130,20 +139,25 @@ class NativeGangs:
                 f"has of each is {totals}", available=totals,
             )  # fmt: skip
         if known.over:
-            raise GangBrokenError(f"{_label(gang)} is over: {known.over}")
+            raise GangBrokenError(gang=_label(gang), reason=known.over)
         return tuple(said.nodes)
 
     def release(self, gang: Gang) -> None:
         """See `GangCalls.release`."""
         if os.getpid() != self._engine.pid:
             raise ValueError(f"{gang!r} was asked for before this process was forked: only its parent can release it")
-        self._let_go(self._known[gang.number])
+        known = self._known.get(gang.number)
+        if known is not None:
+            self._let_go(known)
 
     def _let_go(self, known: _Known) -> None:
         client = self._client
         with shield, client.lock:
-            if client.closed_mark is None and known.over != _RELEASED:
-                self._end(known, _RELEASED)
+            if client.closed_mark is None and self._known.pop(known.gang.number, None) is not None:
+                self._end(known, "it was released")
+                self._over[known.gang.number] = known.over
+                if len(self._over) > OVER_KEPT:
+                    del self._over[next(iter(self._over))]
                 request = pb.GangRequest(gang=pb.Gang(number=known.gang.number), release=True)
                 client.send(Frame.GANG, request.SerializeToString())
         client.flush()
@@ -167,8 +181,14 @@ class NativeGangs:
                 continue
             if is_lost:
                 self._end(known, f"node {node:016x}, which had bundles of it, is lost")
-            elif any(node in place.nodes for place, _ in known.bindings):
+            elif any(node in place.nodes and self._is_used(binding.id) for place, binding in known.bindings):
                 self._client.reach.want(node)
+
+    def _is_used(self, binding: int) -> bool:
+        """Whether anything of a binding waits to be sent."""
+        client = self._client
+        kinds = [client.owner.kinds[kind] for kind, of in client.kind_binding.items() if of == binding]
+        return any(kind.waiting() for kind in kinds)
 
     def _end(self, known: _Known, why: str) -> None:
         known.over = why
@@ -178,10 +198,10 @@ class NativeGangs:
             mark = BindingMark(binding.label, b"", None, binding.is_actor, why, is_ganged=True)
             self._engine.drop_binding(binding, force=True, mark=mark)
 
-    # -- places --------------------------------------------------------------------------------------------------------
+    # -- places; the books are changed under the client's lock, and read without ---------------------------------------
 
     def find_binding(self, options: TaskOptions) -> NativeBinding | None:
-        """The binding of tasks with such options; None for those in no gang.
+        """The binding of tasks with such options; None for those in no gang. Thread-safe.
 
         Raises:
             GangBrokenError: the gang is over.
@@ -189,20 +209,27 @@ class NativeGangs:
         gang = options.gang or self.inherited
         if gang is None:
             return None
-        known = self._use(gang)
-        found = known.by_options.get(options.key)
+        known = self._known.get(gang.number)
+        found = known.by_options.get(options.key) if known is not None else None
+        if found is None and (known is None or options.key not in known.by_options):
+            with shield, self._client.lock:
+                found = self._open_for(self._use(gang), options)
         if found is None:
-            place = self._find_place(known, options)
-            if place is None:
-                return None
-            bound = next((b for p, b in known.bindings if p == place and not b.processes), None)
-            bound = bound or self._engine.open_binding(processes=0, label=_label(gang), place=place)
-            found = known.by_options[options.key] = place, bound
+            return None
         self._want(found[0])
         return found[1]
 
+    def _open_for(self, known: _Known, options: TaskOptions) -> tuple[Place, NativeBinding] | None:
+        if options.key not in known.by_options:
+            place = self._find_place(known, options)
+            bound = next((b for p, b in known.bindings if p == place and not b.processes), None)
+            if bound is None and place is not None:
+                bound = self._engine.open_binding(processes=0, label=_label(known.gang), place=place)
+            known.by_options[options.key] = None if place is None or bound is None else (place, bound)
+        return known.by_options[options.key]
+
     def find_place(self, options: TaskOptions, *, is_actor: bool) -> Place | None:
-        """Where a binding is to be that somebody opens; None for no gang. An actor is given one bundle.
+        """Where a binding is to be that somebody opens; None for no gang. An actor is given one bundle. Thread-safe.
 
         Raises:
             GangBrokenError: the gang is over.
@@ -210,25 +237,30 @@ class NativeGangs:
         gang = options.gang or self.inherited
         if gang is None:
             return None
-        known = self._use(gang)
-        if is_actor and options.bundle is None and (fitting := gang.fitting(options.demand())):
-            known.actors += 1
-            options = options.merged(gang=gang, bundle=fitting[known.actors % len(fitting)])
-        return self._find_place(known, options)
+        with shield, self._client.lock:
+            known = self._use(gang)
+            if is_actor and options.bundle is None and (fitting := gang.fitting(options.demand())):
+                options = options.merged(gang=gang, bundle=fitting[known.actors % len(fitting)])
+                known.actors += 1
+            return self._find_place(known, options)
+
+    def check_up(self, place: Place) -> None:
+        """Raise GangBrokenError when the gang of a place is over. Under the client's lock."""
+        self._use(place.gang)
 
     def on_opened(self, place: Place, binding: NativeBinding) -> None:
         """There is a binding for what runs there. Under the client's lock."""
-        known = self._use(place.gang)
-        known.bindings.append((place, binding))
+        self._use(place.gang).bindings.append((place, binding))
         self._want(place)
 
     def _use(self, gang: Gang) -> _Known:
+        over = self._over.get(gang.number, "")
         known = self._known.get(gang.number)
-        if known is None:
-            known = self._known.setdefault(gang.number, _Known(gang))
+        if known is None and not over:
+            known = self._known[gang.number] = _Known(gang)
             self._client.background.start()
-        if known.over:
-            raise GangBrokenError(f"{_label(gang)} is over: {known.over}")
+        if known is None or known.over:
+            raise GangBrokenError(gang=_label(gang), reason=over or (known.over if known is not None else ""))
         return known
 
     def _find_place(self, known: _Known, options: TaskOptions) -> Place | None:
@@ -246,10 +278,6 @@ class NativeGangs:
             if node not in told:
                 with shield, self._client.lock:
                     self._client.reach.want(node)
-
-
-#: Why a gang is over that its owner has let go.
-_RELEASED = "it was released"
 
 
 def _label(gang: Gang) -> str:

@@ -143,7 +143,7 @@ class Node:
         self.ending = False
         self.reaching = Reaching(self)
         self._is_lone = False
-        self._is_looking = False
+        self._look_due: float | None = None
         self._listener: socket.socket | None = None
         self._dirty: set[LoopLink | RemoteLink | PeerLink] = set()
         self.handlers = self._make_handlers()
@@ -301,17 +301,18 @@ class Node:
                 break
         if self.store.waiting:
             self.store.review_waiting()
-        if not self._is_looking and (due := dispatch.due) is not None:
-            self._is_looking = True
-            self.loop.call_later(max(0.0, due - self.now()), self._look)
+        due = dispatch.due
+        if due is not None and (self._look_due is None or due < self._look_due):
+            self._look_due = due
+            self.loop.call_later(max(0.0, due - self.now()), self._look, due)
         dirty = self._dirty
         while dirty:
             dirty.pop().flush()
 
-    def _look(self) -> None:
-        """Start a process that was put off; let other nodes have what waits here behind long tasks."""
-        self._is_looking = False
-        if not self.ending:
+    def _look(self, due: float) -> None:
+        """Start a process that was put off, let bundles lapse, let other nodes have what waits behind long tasks."""
+        if due == self._look_due and not self.ending:
+            self._look_due = None
             self.dispatch.on_timer(self.now())
             self.settle()
 

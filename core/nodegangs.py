@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 REFUSED, READY, UNREACHABLE = "REFUSED", "READY", "UNREACHABLE"
 
 
+_STRATEGIES = {strategy.value: strategy for strategy in Strategy}
+
+
 class Asked:
     """What a client here has asked for and not released."""
 
@@ -52,9 +55,16 @@ class NodeGangs:
             if known is not None and known.client == peer.incarnation:
                 self.let_go(gang.number)
         elif known is None:
-            bundles = tuple(Demand.of(dict(bundle.amounts)) for bundle in gang.bundles)
-            wish = words.Wish(gang.number, bundles, Strategy(gang.strategy), PYTHON)
-            self.asked[gang.number] = Asked(peer.incarnation, wish)
+            self._take(peer, gang)
+
+    def _take(self, peer: Peer, gang: pb.Gang) -> None:
+        bundles = tuple(Demand.of(dict(bundle.amounts)) for bundle in gang.bundles)
+        strategy = _STRATEGIES.get(gang.strategy)
+        wish = words.Wish(gang.number, bundles, strategy or Strategy.PACK, PYTHON)
+        self.asked[gang.number] = Asked(peer.incarnation, wish)
+        if strategy is None:  # of a later release
+            self.tell(gang.number, REFUSED, reason=f"its node knows no strategy {gang.strategy!r}")
+        else:
             self.ask(wish)
 
     def on_client_left(self, client: int) -> None:
@@ -103,7 +113,7 @@ class LocalGangs(NodeGangs):
         self._commands: list[words.GangCommand] = []
         self._machine = Gangs(self._commands, Counter(), epoch=0)
         self._machine.start_answering()
-        self._is_timed = False
+        self._due: float | None = None
 
     def ask(self, wish: words.Wish) -> None:
         """See `NodeGangs.ask`."""
@@ -138,13 +148,13 @@ class LocalGangs(NodeGangs):
             command = self._commands.pop(0)
             self._do(command)
         due = self._machine.due
-        if due is not None and not self._is_timed:
-            self._is_timed = True
-            self._node.loop.call_later(max(0.0, due - self._node.now()), self._on_timer)
+        if due is not None and (self._due is None or due < self._due):
+            self._due = due
+            self._node.loop.call_later(max(0.0, due - self._node.now()), self._on_timer, due)
 
-    def _on_timer(self) -> None:
-        self._is_timed = False
-        if not self._node.ending:
+    def _on_timer(self, due: float) -> None:
+        if due == self._due and not self._node.ending:
+            self._due = None
             self._go_on()
             self._node.settle()
 

@@ -56,6 +56,8 @@ class Reach:
 
     def on_joined(self, welcome: pb.Welcome) -> None:
         """A further node takes our tasks; one that did before does so anew."""
+        if welcome.node in self.told:
+            self._client.on_gang_node_gone(welcome.node, is_lost=True)
         self.on_gone(welcome.node, is_lost=True, reason="it began anew")
         self.told[welcome.node] = set()
         slots = welcome.slots if welcome.initial_credit else 0

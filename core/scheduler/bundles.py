@@ -67,9 +67,12 @@ class Pool(Resources):
         self.totals |= {"GPU": demand.gpu} if demand.gpu else {}
 
     def gather(self) -> bool:
-        """Take what is free at the node and missing here; return whether all is there."""
+        """Take what is free at the node and missing here; return whether all is there.
+
+        What blocked tasks have lent stays for them: they could never go on, and perhaps the gang is theirs.
+        """
         parent, demand = self._parent, self.demand
-        cpu = max(0, min(parent.free_cpu, demand.cpu - self.free_cpu))
+        cpu = max(0, min(parent.free_cpu - parent.lent_cpu, demand.cpu - self.free_cpu))
         others = (
             (name, min(parent.free_others[name], amount - self.free_others[name])) for name, amount in demand.others
         )
@@ -150,7 +153,7 @@ class Portion:
 class Bundles:
     """Part of the node's machine. Portions are in the order in which they came; those first gather first."""
 
-    __slots__ = ("_commands", "_ended", "_portions", "_resources", "is_pending")
+    __slots__ = ("_commands", "_ended", "_portions", "_resources", "is_gathering", "is_pending")
 
     def __init__(self, resources: Resources, commands: list[BundleCommand]) -> None:
         self._resources = resources
@@ -158,6 +161,7 @@ class Bundles:
         self._portions: dict[int, Portion] = {}
         self._ended: list[int] = []
         self.is_pending = False  # some portion is not confirmed yet
+        self.is_gathering = False  # some portion is not complete yet: nothing is to delay what ends
 
     @property
     def due(self) -> float | None:
@@ -179,7 +183,7 @@ class Bundles:
                 return
             pools = {index: Pool(self._resources, gang, index, demand) for index, demand in bundles.items()}
             self._portions[gang] = Portion(attempt, pools, now + GATHER_SECONDS)
-            self.is_pending = True
+            self._note_pending()
             self.on_freed(now)
 
     def confirm(self, gang: int, attempt: int) -> None:
@@ -213,9 +217,11 @@ class Bundles:
                 portion.is_complete = True
                 portion.deadline = now + CONFIRM_SECONDS
                 self._commands.append(Prepared(gang, portion.attempt))
+        self._note_pending()
 
     def _note_pending(self) -> None:
         self.is_pending = any(not portion.is_confirmed for portion in self._portions.values())
+        self.is_gathering = any(not portion.is_complete for portion in self._portions.values())
 
     def on_timer(self, now: float) -> None:
         """Decline what could not be gathered in time, and let lapse what nobody confirmed."""
@@ -254,6 +260,7 @@ class Bundles:
     def check(self) -> None:
         """Raise AssertionError when an invariant does not hold."""
         assert self.is_pending == (self.due is not None), "portions that are not confirmed"
+        assert self.is_gathering == any(not p.is_complete for p in self._portions.values()), "not complete"
         for gang, portion in self._portions.items():
             assert portion.pools, f"gang {gang:x} has no bundles here"
             assert portion.is_complete or not portion.is_confirmed, f"gang {gang:x} is confirmed in part"

@@ -34,10 +34,10 @@ class Dealer:
         tables = self._tables
         tables.now = now
         tables.start_due = None
-        if tables.bundles.is_pending:
-            tables.bundles.on_freed(now)
         if tables.resuming:
             self._leases.resume()
+        if tables.bundles.is_gathering:
+            tables.bundles.on_freed(now)
         if tables.rotation.ready:
             self._admit()
             if tables.rotation.ready:
@@ -104,8 +104,9 @@ class Dealer:
 
     def _choose(self) -> Shape | None:
         tables = self._tables
-        held = tables.held_for
-        if held is None and (len(tables.rotation.ready) > 1 or len(next(iter(tables.rotation.ready)).ready) > 1):
+        held, rotation = tables.held_for, tables.rotation
+        is_rivalry = len(rotation.ready) > 1 or len(next(iter(rotation.ready)).ready) > 1
+        if held is None and is_rivalry and tables.resources.free_cpu > 0:  # else it is too early to say what fits
             held = tables.held_for = self._find_passed_over()
         if held is not None:
             if not self._is_passed_over(held):
@@ -159,7 +160,8 @@ class Dealer:
 
     def _has_blocked(self) -> bool:
         # What is held back might be what a blocked task waits for, and that may hold what the others want.
-        return any(worker.state in (BLOCKED, RESUMING) for worker in self._tables.workers.values())
+        node = self._tables.resources
+        return any(w.state in (BLOCKED, RESUMING) and w.pool is node for w in self._tables.workers.values())
 
     def _more_workers(self, shape: Shape, at_most: int) -> int:
         binding = shape.binding
@@ -192,20 +194,24 @@ class Dealer:
 
     def _may_top_up(self, shape: Shape) -> bool:
         """Whether more of this shape may lie behind what runs, as far as its own root and what is held back go."""
-        if self._tables.resuming and shape.demand.cpu:
+        tables, spec = self._tables, shape.binding.spec
+        if tables.resuming and shape.demand.cpu and any(worker.pool in shape.pools for worker in tables.resuming):
             return False
-        if self._tables.held_for not in (None, shape) and shape.demand.cpu and not self._has_blocked():
+        if tables.bundles.is_gathering and not (spec.gang or spec.ordered):
+            return False  # a worker that always has more to do would never leave its CPU to the gang
+        is_held_back = tables.held_for not in (None, shape) and shape.demand.cpu and not spec.gang
+        if is_held_back and not self._has_blocked():
             return False
         if not _is_next(shape):
             return False
-        if shape.binding.spec.ordered:
+        if spec.ordered:
             return True
         root = shape.root
-        has_worker = self._leases.has_worker
         if len(root.ready) > 1:
             own = rank(next_kind(shape))
-            for other in root.ready:
-                if other is not shape and rank(next_kind(other)) < own and has_worker(other):
+            rivals = (other for other in root.ready if other is not shape and other.binding.spec.gang == spec.gang)
+            for other in rivals:
+                if rank(next_kind(other)) < own and self._leases.has_worker(other):
                     return False
         return True
 

@@ -528,10 +528,13 @@ class Dispatch:
         Read it after each event; it may lie in the past.
         """
         tables = self._tables
-        dues = [tables.start_due, tables.bundles.due]
+        due = tables.start_due
+        if tables.bundles.is_pending and (lapse := tables.bundles.due) is not None:
+            due = lapse if due is None else min(due, lapse)
         if tables.joined and tables.rotation.ready and tables.calm_order != tables.last_order:
-            dues.append(tables.looked_at + look_pause(tables.watched))
-        return min((due for due in dues if due is not None), default=None)
+            look = tables.looked_at + look_pause(tables.watched)
+            due = look if due is None else min(due, look)
+        return due
 
     def on_timer(self, now: float) -> None:
         """Start the process that was put off, and give back what waits behind tasks that run long, measured or not."""

@@ -106,7 +106,9 @@ def rank(kind: Kind) -> tuple[bool, int, int]:
     """Sorts kinds of one root with queued tasks by whose turn it is."""
     shape = kind.shape
     order = kind.queue[0].order
-    if not shape.root.lent_cpu or shape.binding.spec.ordered:
+    spec = shape.binding.spec
+    has_lent = any(pool.lent_cpu for pool in shape.pools) if spec.gang else shape.root.lent_cpu
+    if not has_lent or spec.ordered:
         return False, 0, order
     return not kind.client.is_awaited, -kind.client.depth, order
 

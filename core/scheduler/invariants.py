@@ -39,7 +39,7 @@ def check_tables(tables: Tables) -> None:
         for shape in binding.shapes.values():
             _check_shape(shape, [kind for kind in kinds if kind.shape is shape], leases[shape], tables)
             beside += bool(binding.spec.gang) or not shape.demand.cpu
-    _check_roots(bindings, leases)
+    _check_roots(tables, bindings, leases)
     assert tables.shapes_beside == beside, f"{tables.shapes_beside} shapes counted, {beside} there"
     assert tables.forking == sum(not w.is_forked for w in workers), "workers without a process"
     stacked = {w.number for w in workers if len(w.range.packets) > 1 and not w.range.is_concurrent}
@@ -58,6 +58,10 @@ def _check_resources(tables: Tables) -> None:
     """What is free, held by leases, and set aside for gangs, is all there is; the same of each bundle."""
     tables.bundles.check()
     resources = tables.resources
+    for pool in (resources, *tables.bundles.all_pools()):
+        waiting = (w.shape for w in tables.workers.values() if w.pool is pool and not w.holds_cpu)
+        lent = sum(shape.demand.cpu for shape in waiting if shape is not None)
+        assert pool.lent_cpu == lent, f"{pool.lent_cpu} lent, blocked tasks want {lent} again"
     held = dict.fromkeys(("CPU", *resources.free_others), 0)
     devices = [0] * len(resources.gpu_free)
     for worker in tables.workers.values():
@@ -219,16 +223,16 @@ def _check_kind(kind: Kind, dealt: int) -> None:
     assert not (kind.is_refused and kind.credit), f"kind {kind.id} was refused"
 
 
-def _check_roots(bindings: list[Binding], leases: Mapping[Shape, list[Worker]]) -> None:
+def _check_roots(tables: Tables, bindings: list[Binding], leases: Mapping[Shape, list[Worker]]) -> None:
     lent, nested, held = ({binding.client.root: 0 for binding in bindings} for _ in range(3))
     for shape, workers in leases.items():
         cpu, root = shape.demand.cpu, shape.root
         for worker in workers:
             if worker.holds_cpu:
                 held[root] += shape.part
-            else:
+            elif worker.pool is tables.resources:
                 lent[root] += cpu
-            if worker.is_nested:
+            if worker.is_nested and worker.pool is tables.resources:
                 nested[root] += cpu
     for root in held:
         assert root.lent_cpu == lent[root], f"a root lent {root.lent_cpu}, its blocked tasks hold {lent[root]}"

@@ -135,7 +135,7 @@ class Leases:
             shape.root.held -= shape.part
             self.mark_nested(worker, nested=False)
         else:
-            shape.root.lent_cpu -= shape.demand.cpu
+            self._end_loan(shape, pool, takes=False)
             worker.is_nested = False
         pool.give(shape.demand, worker.gpu_ids, with_cpu=worker.holds_cpu)
         del shape.leased[worker.number]
@@ -189,7 +189,8 @@ class Leases:
         shape = worker.shape
         if shape is not None and worker.is_nested != nested:
             worker.is_nested = nested
-            shape.root.nested_cpu += shape.demand.cpu if nested else -shape.demand.cpu
+            if worker.pool is self._tables.resources:  # a gang's bundles are nobody else's
+                shape.root.nested_cpu += shape.demand.cpu if nested else -shape.demand.cpu
 
     def block(self, worker: Worker) -> None:
         """Give back the CPUs of a busy worker."""
@@ -199,8 +200,14 @@ class Leases:
         worker.state = BLOCKED
         worker.holds_cpu = False
         shape.root.held -= shape.part
-        shape.root.lent_cpu += shape.demand.cpu
-        pool.free_cpu += shape.demand.cpu
+        pool.lend(shape.demand.cpu)
+        if pool is self._tables.resources:
+            shape.root.lent_cpu += shape.demand.cpu
+
+    def _end_loan(self, shape: Shape, pool: Resources, *, takes: bool) -> None:
+        pool.end_loan(shape.demand.cpu, takes=takes)
+        if pool is self._tables.resources:
+            shape.root.lent_cpu -= shape.demand.cpu
 
     def resume(self) -> None:
         """Give CPUs to the workers that ask for them again, in their order, as far as they are free."""
@@ -215,8 +222,7 @@ class Leases:
                 short.append(pool)
                 continue
             tables.resuming.remove(worker)
-            pool.free_cpu -= shape.demand.cpu
-            shape.root.lent_cpu -= shape.demand.cpu
+            self._end_loan(shape, pool, takes=True)
             shape.root.held += shape.part
             worker.state = BUSY
             worker.holds_cpu = True

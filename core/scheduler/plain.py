@@ -155,6 +155,7 @@ class Plain:
         if kind.may_retry(cause, task.losses):
             self._retry(task)
         else:
+            mark = mark or (kind.refused if cause is LostCause.MACHINE else None)  # it was over before its machine was
             mark = mark or LostMark(cause, kind.name, None, task.attempt, death, reason or "", kind.lane is not None)
             self._settling.answered(task)
             self._settling.fail(task, TaskEvent.LOSE, mark)

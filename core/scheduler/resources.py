@@ -39,10 +39,11 @@ class Demand(NamedTuple):
 class Resources:
     """Totals of one node and what is free of them. Taking more than is free is a bug and not checked on the hot path.
 
-    ``free_cpu`` and ``free_others`` may be read; ``gpu_free`` has one amount a device.
+    ``free_cpu`` and ``free_others`` may be read; ``gpu_free`` has one amount a device. ``lent_cpu`` is what blocked
+    tasks have given back and will want again; it is free meanwhile, for tasks that end.
     """
 
-    __slots__ = ("totals", "slots", "free_cpu", "free_others", "gpu_free")
+    __slots__ = ("totals", "slots", "free_cpu", "free_others", "gpu_free", "lent_cpu")
 
     def __init__(self, totals: Mapping[str, int], gpus: int = 0) -> None:
         self.totals = dict(totals)
@@ -52,6 +53,7 @@ class Resources:
         if self.gpu_free:
             self.totals["GPU"] = len(self.gpu_free) * RESOURCE_UNIT
         self.slots = max(1, self.free_cpu // RESOURCE_UNIT)
+        self.lent_cpu = 0
 
     def capacity(self, demand: Demand) -> int:
         """How many such tasks the whole node runs at once; 0 when it can never run one."""
@@ -94,6 +96,17 @@ class Resources:
         self.free_cpu -= demand.cpu
         if demand.others or gpu_ids:
             self._move(demand, gpu_ids, -1)
+
+    def lend(self, cpu: int) -> None:
+        """A task that has taken CPUs waits, and gives them back for as long."""
+        self.free_cpu += cpu
+        self.lent_cpu += cpu
+
+    def end_loan(self, cpu: int, *, takes: bool) -> None:
+        """It has waited, and takes them again if they are free; or it has ended without."""
+        self.lent_cpu -= cpu
+        if takes:
+            self.free_cpu -= cpu
 
     def give(self, demand: Demand, gpu_ids: tuple[int, ...], *, with_cpu: bool = True) -> None:
         """Give one demand back; without its CPUs when a blocked task has given those back already."""
