@@ -299,6 +299,7 @@ def __getattr__(name: str) -> Any:
         Frame.EVACUATE: pb.Announce,
         Frame.EVACUATED: pb.Refs,
         Frame.STATUS: pb.StatusRequest,
+        Frame.TIMELINE_REPLY: pb.Timeline,
     }
     empty = (Frame.BLOCKED, Frame.UNBLOCK, Frame.RESUME, Frame.FORKED, Frame.STARTED,
              Frame.LEAVING, Frame.SESSION)  # fmt: skip
