@@ -35,7 +35,6 @@ from .rpc.protos import outboard_pb2 as pb
 from .scheduler import owner as machine
 from .scheduler.arrays import Array
 from .scheduler.outcomes import BindingMark, ShutdownMark
-from .timelines import ANSWER_SECONDS
 from .turns import Aside, Idle
 from .values import Encoded, Input
 
@@ -595,13 +594,7 @@ class NativeEngine:
 
     def timeline(self) -> list[pb.Timeline]:
         """See `Engine.timeline`."""
-        client = self.client
-        with shield, client.lock:
-            client.check_open()
-            client.timeline.ask()
-        client.flush()
-        client.turns.wait(client.timeline.is_answered, time.monotonic() + ANSWER_SECONDS)
-        return client.timeline.heard
+        return self.client.timeline.answers()
 
     def cluster_resources(self) -> dict[str, float]:
         """See `Engine.cluster_resources`."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -50,6 +54,12 @@ class Bell:
         return os.getpid()
 
 
+@outboard.remote
+class Choir:
+    async def sing(self) -> None:
+        await asyncio.sleep(0.2)
+
+
 def double(x: int) -> int:
     return 2 * x
 
@@ -87,6 +97,55 @@ def test_tasks_calls_children_and_deaths_are_on_it(cluster: None) -> None:
             assert begun <= event["ts"] <= event["ts"] + event["dur"] <= time.time() * 1e6 + 1e3
 
 
+def test_calls_at_the_same_time_are_not_added_up(cluster: None) -> None:
+    begun = time.time() * 1e6
+    choir = Choir.remote()
+    outboard.get([choir.sing.remote() for _ in range(20)])
+    sung = of(outboard.timeline() or [], "Choir.sing")
+    assert sum(event["args"]["tasks"] for event in sung) == 20
+    assert min(event["ts"] for event in sung) >= begun
+
+
+def test_a_worker_is_shown_to_do_one_thing_at_a_time(cluster: None) -> None:
+    bell = Bell.remote()
+    for _ in range(20):
+        outboard.get([bell.ring.remote() for _ in range(20)])
+    rung = sorted((event["ts"], event["dur"]) for event in of(outboard.timeline() or [], "Bell.ring"))
+    for (begin, length), (following, _) in itertools.pairwise(rung):
+        assert begin + length <= following + 1  # a double holds a quarter of a microsecond here
+
+
+def test_threads_that_ask_at_once_are_all_answered(cluster: None) -> None:
+    outboard.get([rest.remote(0) for _ in range(3)])
+    counts: list[int] = []
+
+    def ask() -> None:
+        for _ in range(300):
+            counts.append(sum(event["args"]["tasks"] for event in of(outboard.timeline() or [], "rest")))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert Counter(counts) == {3: 1800}
+
+
+def test_a_task_may_ask(cluster: None) -> None:
+    outboard.get(rest.remote(0))
+
+    @outboard.remote
+    def names() -> set[str]:
+        return {event["name"] for event in outboard.timeline() or [] if event["ph"] == "X"}
+
+    assert outboard.get(names.remote()) == {"rest"}
+
+
 def test_it_is_written_as_a_whole_or_not_at_all(cluster: None, tmp_path: Path) -> None:
     outboard.get(rest.remote(0))
     path = tmp_path / "trace.json"
@@ -95,6 +154,11 @@ def test_it_is_written_as_a_whole_or_not_at_all(cluster: None, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError):
         outboard.timeline(tmp_path / "nowhere" / "trace.json")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError):
+        outboard.timeline(folder)
+    assert sorted(tmp_path.iterdir()) == [folder, path]
 
 
 def test_programs_see_their_own_and_a_new_one_has_none(cluster: None) -> None:
@@ -124,8 +188,8 @@ def test_a_node_that_is_stopped_does_not_hold_it_up(start_program: Callable[...,
     program = start_program("""
         import os, signal, time
         import outboard as ob
-        from outboard import timelines, native
-        native.ANSWER_SECONDS = 0.5
+        from outboard import timelines
+        timelines.ANSWER_SECONDS = 0.5
         ob.init(num_cpus=1)
         node = ob.nodes()[0]["pid"]
         os.kill(node, signal.SIGSTOP)
@@ -135,3 +199,22 @@ def test_a_node_that_is_stopped_does_not_hold_it_up(start_program: Callable[...,
     """)
     out, err = program.communicate(timeout=30)
     assert (out, program.returncode) == ("[] True\n", 0), err
+
+
+def test_a_node_that_ends_while_it_is_asked_is_said_to_have(
+    start_program: Callable[..., subprocess.Popen[str]],
+) -> None:
+    program = start_program("""
+        import os, signal, threading
+        import outboard as ob
+        ob.init(num_cpus=1)
+        node = ob.nodes()[0]["pid"]
+        os.kill(node, signal.SIGSTOP)
+        threading.Timer(0.2, os.kill, (node, signal.SIGKILL)).start()
+        try:
+            ob.timeline()
+        except ob.errors.NodeLostError as error:
+            print(error.ob_code)
+    """)
+    out, err = program.communicate(timeout=30)
+    assert (out, program.returncode) == ("OB302\n", 0), err
