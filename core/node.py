@@ -535,14 +535,19 @@ class Node:
         if owner is None:
             self.exchange.tell_gone(peer, destination)
         if peer.worker is not None:
-            done, seconds = [], 0.0
+            done, seconds, longest, tasks, now = [], 0.0, 0.0, 0, self.now()
             for d in finished.done:
-                done.append((destination, d.stream, d.first, len(d.values) // d.stride, d.stride, d.attempt))
-                seconds += d.seconds
+                count, took = len(d.values) // d.stride, d.seconds
+                done.append((destination, d.stream, d.first, count, d.stride, d.attempt))
+                seconds += took
+                tasks += count
+                if took > longest:
+                    longest = took
             if done:
-                self.workforce.note_run(peer.worker, finished.packet, seconds, sum(task[3] for task in done))
+                # Several that end together ran at the same time: one after another they are one entry.
+                self.workforce.note_run(peer.worker, finished.packet, longest, tasks, now)
             self.workforce.packet_reported(peer.worker, finished)
-            self.dispatch.on_finished(peer.worker, finished.packet, done, seconds, finished.packet_done, self.now())
+            self.dispatch.on_finished(peer.worker, finished.packet, done, seconds, finished.packet_done, now)
             if finished.given_back:
                 rest = self.dispatch.on_given_back(peer.worker, finished.packet, finished.given_back, self.now())
                 self.workforce.unpin(peer.worker, rest)

@@ -21,10 +21,10 @@ EVENTS_TOLD = 2_000
 Key = tuple[int, int]
 
 
-#: Tasks of one packet that have ended: root, name and whether they are calls of an actor, pid, when (the node's clock),
-#: seconds that they took together, their number, whether the process died under the one there was. A plain tuple, since
-#: there is one for each message of a worker.
-Ran = tuple[int, tuple[str, bool], int, float, float, int, bool]
+#: Tasks of one packet that have ended: root, name and whether they are calls of an actor, pid, when we heard of it (the
+#: node's clock), seconds from the first one's begin to the last one's end, their number, whether the process runs
+#: several at a time, whether it died under the one there was. A plain tuple, since each message of a worker makes one.
+Ran = tuple[int, tuple[str, bool], int, float, float, int, bool, bool]
 
 NAMELESS = ("", False)
 
@@ -47,10 +47,10 @@ class RunLog:
         """None of them will come any more."""
         self._names.pop(key, None)
 
-    def note(self, root: int, key: Key, pid: int, end: float, seconds: float, tasks: int, *,
-             has_died: bool = False) -> None:  # fmt: skip
+    def note(self, root: int, key: Key, pid: int, end: float, seconds: float, tasks: int,
+             is_concurrent: bool = False, *, has_died: bool = False) -> None:  # fmt: skip
         """Tasks of a kind have ended now, or (`has_died`) one has with its process, nobody knows after how long."""
-        self._ring.append((root, self._names.get(key, NAMELESS), pid, end, seconds, tasks, has_died))
+        self._ring.append((root, self._names.get(key, NAMELESS), pid, end, seconds, tasks, is_concurrent, has_died))
 
     def tell(self, root: int, now: float) -> Iterator[pb.Timeline]:
         """Give what a root's processes had run here, in messages of which the last one says so."""
@@ -58,8 +58,27 @@ class RunLog:
         events = [
             pb.Timeline.Event(name=name, is_call=is_call, pid=pid, start=end - seconds + offset, seconds=seconds,
                               tasks=tasks, has_died=has_died)
-            for of, (name, is_call), pid, end, seconds, tasks, has_died in self._ring if of == root
+            for _, (name, is_call), pid, end, seconds, tasks, _, has_died in self._in_turn(root)
         ]  # fmt: skip
         for first in range(0, len(events) or 1, EVENTS_TOLD):
             is_last = first + EVENTS_TOLD >= len(events)
             yield pb.Timeline(events=events[first : first + EVENTS_TOLD], is_last=is_last)
+
+    def _in_turn(self, root: int) -> list[Ran]:
+        """What a root's processes had run, the oldest first, with ends as early as they can be told to have been.
+
+        What a worker says may lie in its link for a while. Where it runs one packet at a time, it had ended each before
+        it began the next, and viewers take what overlaps in one process for calls within calls.
+        """
+        begins: dict[int, float] = {}
+        found = []
+        for ran in reversed(self._ring):
+            if ran[0] != root:
+                continue
+            of, what, pid, end, seconds, tasks, is_concurrent, has_died = ran
+            if not is_concurrent:
+                end = min(end, begins.get(pid, end))
+                begins[pid] = end - seconds
+            found.append((of, what, pid, end, seconds, tasks, is_concurrent, has_died))
+        found.reverse()
+        return found

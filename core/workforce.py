@@ -246,7 +246,7 @@ class Workforce:
         running = hand.slot.running()
         if running is not None and hand.dealt:
             key = next(iter(hand.dealt.values()))
-            node.runlog.note(hand.peer.root, key, hand.pid, node.now(), 0.0, 1, has_died=True)
+            node.runlog.note(hand.peer.root, key, hand.pid, node.now(), 0.0, 1, hand.is_concurrent, has_died=True)
         node.dispatch.on_worker_died(hand.number, returned, running, machine_lost, node.now())
         self.execute(node.dispatch.take_commands())
         del self.hands[hand.number], self.places[hand.place]
@@ -315,12 +315,12 @@ class Workforce:
             target.holds.add(position=position, objects=objects)
             self._pin_objects(hand, objects)
 
-    def note_run(self, worker: int, packet: int, seconds: float, tasks: int) -> None:
+    def note_run(self, worker: int, packet: int, seconds: float, tasks: int, now: float) -> None:
         """Tasks of a packet have ended."""
         hand = self.hands.get(worker)
         if hand is not None:
             key = hand.dealt.get(packet, hand.kind)
-            self.node.runlog.note(hand.peer.root, key, hand.pid, self.node.now(), seconds, tasks)
+            self.node.runlog.note(hand.peer.root, key, hand.pid, now, seconds, tasks, hand.is_concurrent)
 
     def is_actor(self, client: int, binding: int) -> bool:
         """Whether a client's binding is an actor, by what this node was told of it."""

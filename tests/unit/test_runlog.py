@@ -52,3 +52,29 @@ def test_the_newest_are_kept_and_told_in_parts() -> None:
 def test_who_has_run_nothing_is_told_so() -> None:
     [told] = RunLog().tell(ROOT, 60.0)
     assert told.is_last and not told.events
+
+
+def test_what_was_read_late_ended_before_the_next_began() -> None:
+    log = RunLog()
+    for end, seconds in ((50.0, 1.0), (53.0, 1.0), (53.0, 1.0), (53.5, 1.0)):
+        log.note(ROOT, (ROOT, 5), 100, end, seconds, 1)
+    log.note(ROOT, (ROOT, 5), 200, 53.0, 9.0, 1)
+    events = next(log.tell(ROOT, 60.0)).events
+    assert [e.start - events[0].start for e in events] == pytest.approx([0.0, 1.5, 2.5, 3.5, -5.0], abs=1e-4)
+    assert [e.seconds for e in events] == [1.0, 1.0, 1.0, 1.0, 9.0]
+
+
+def test_calls_that_run_at_the_same_time_stay_where_they_were() -> None:
+    log = RunLog()
+    for end in (50.0, 50.5):
+        log.note(ROOT, (ROOT, 5), 100, end, 2.0, 1, True)
+    first, second = next(log.tell(ROOT, 60.0)).events
+    assert second.start - first.start == pytest.approx(0.5, abs=1e-4)
+
+
+def test_another_program_does_not_shift_what_is_told() -> None:
+    log = RunLog()
+    log.note(ROOT, (ROOT, 5), 100, 50.0, 1.0, 1)
+    log.note(OTHER, (OTHER, 5), 100, 50.5, 3.0, 1)
+    [event] = next(log.tell(ROOT, 60.0)).events
+    assert event.start == pytest.approx(time.time() - 11.0, abs=5)
