@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TMPDIR"] = os.environ["XDG_RUNTIME_DIR"] = folder
     tempfile.tempdir = None
     os.environ[MARK] = str(os.getpid())
+    sys.path.insert(0, str(Path(__file__).parent / "in_workers"))  # for workers; this process has its pytest
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if not hasattr(config, "workerinput"):
         os.environ[RUN] = folder
