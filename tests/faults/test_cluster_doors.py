@@ -180,6 +180,7 @@ def test_steps_of_the_clock_change_nothing(
     ob.wait(refs, num_returns=6)
     print("running", flush=True)
     print(len(ob.get(refs)), flush=True)
+    sys.stdin.readline()  # it is closed once the steps have been made
     there = ob.get(ob.remote(lambda: time.time()).remote())
     print(round((time.time() - clock) / 3600), round((there - clock) / 3600))
     begun = time.monotonic()
