@@ -270,11 +270,15 @@ def settle(before: Inventory, *, everything: bool) -> dict[str, list[Any]]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_preloaded() -> None:
-    """Let no idle worker import numpy, 0.1 s of CPU time, because another test of this process has: programs' do."""
-    from outboard import greeting
+def light_workers() -> None:
+    """Let no worker import numpy or a backend because another test of this process has: it takes 0.2 s of CPU time.
+
+    Workers of programs that tests start do, and those of the backend's own tests.
+    """
+    from outboard import engine, greeting
 
     greeting.PRELOADABLE = ()
+    engine.companions.clear()
 
 
 @pytest.fixture(scope="session")

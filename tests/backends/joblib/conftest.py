@@ -12,10 +12,20 @@ import pytest
 from joblib.parallel import BatchedCalls, FallbackToBackend
 
 import outboard
+import outboard.joblib
+from outboard.engine import companions
 from outboard.joblib import DistBackend
 from tests.faults.conftest import eventually, run_program, start_program
 
 __all__ = ["eventually", "run_program", "start_program"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_to_workers() -> Iterator[None]:
+    """Let workers import the backend, as they do for any program that has; elsewhere tests keep them light."""
+    companions.append(outboard.joblib.__name__)
+    yield
+    companions.remove(outboard.joblib.__name__)
 
 
 @pytest.fixture(scope="module")
