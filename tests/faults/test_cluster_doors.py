@@ -187,7 +187,7 @@ def test_steps_of_the_clock_change_nothing(
     try:
         ob.get(place.remote(30.0), timeout=0.5)
     except ob.errors.GetTimeoutError:
-        print(time.monotonic() - begun < 3)
+        print(time.monotonic() - begun < 15)
     """
     running = program(text)
     assert await_line(running) == "running"

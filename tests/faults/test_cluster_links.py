@@ -22,7 +22,7 @@ import pytest
 
 from tests.faults.conftest import eventually
 from tests.faults.netns import Machine, Network, network
-from tests.integration.clusters import BEGIN, LOSS_SECONDS, await_end, await_line, finish, is_alive
+from tests.integration.clusters import BEGIN, await_end, await_line, finish, is_alive
 
 __all__ = ["eventually", "network"]
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.multihost, pytest.mark.timeout(90)]
 
 #: Seconds of a cut within the grace, and of one that everybody has given up by then.
 SHORT_SECONDS = 2.5
-LONG_SECONDS = LOSS_SECONDS + 1.0
+LONG_SECONDS = 7.0
 
 #: Tasks that leave a mark in the folder of the first argument each time when they run.
 NOTES = """

@@ -58,8 +58,8 @@ def test_bytes_that_do_not_come_are_waited_for_until_the_deadline(commands: Comm
         timed(lambda: one.wait(0.3)),
         timed(lambda: several.wait(0.3)),
     ):
-        print(found, 0.25 < seconds < 1.0)
-    print(timed(one.ready)[1] < 0.2, one.ready(), several.ready(), flush=True)
+        print(found, 0.25 < seconds < 10)
+    print(timed(one.ready)[1] < 5, one.ready(), several.ready(), flush=True)
     told()
     print([int(a[0]) for a in ob.get(refs, timeout=30)], one.get(30).sum() == 500_000, len(several.get(30)))
     del refs, one, several

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.multihost, pytest.mark.timeout(90)]
 STOPPED_SECONDS = 10.0
 
 #: Seconds in which nodes are back with a head that has come back, on a machine under load.
-RETURN_SECONDS = 3.0
+RETURN_SECONDS = 10.0
 
 #: Work of two parts; with each result comes where it was made. Nodes whose pids are read must get work in time.
 WORK = """
@@ -85,7 +85,7 @@ def test_stopped_node_comes_back_as_another_one_and_its_late_results_do_not_coun
         process.suspend()
     try:
         assert await_line(running) == "True"
-        assert time.monotonic() - begun < STOPPED_SECONDS
+        assert time.monotonic() - begun < 3 * STOPPED_SECONDS
         time.sleep(max(0.0, begun + STOPPED_SECONDS - time.monotonic()))
     finally:
         for process in stopped:
@@ -143,7 +143,7 @@ def test_node_between_which_and_the_head_links_are_cut(
     assert commands.nodes()[second]["node"] == before
     assert await_line(running) == "running"
     between.there = False  # the head does not hear it any more
-    eventually(lambda: second not in commands.nodes(), within=LOSS_SECONDS + 2)
+    eventually(lambda: second not in commands.nodes(), within=LOSS_SECONDS)
     assert await_line(running) == "True"
     between.there = True
     eventually(lambda: second in commands.nodes())

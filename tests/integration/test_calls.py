@@ -84,7 +84,7 @@ class TestInfeasible:
         begun = time.monotonic()
         with pytest.raises(TaskUnschedulableError, match=name) as caught:
             ob.get(ref, timeout=10)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 5
         assert caught.value.asked[name] == amount
         assert caught.value.available == {"CPU": 2, "GPU": 1, "licence": 2}
         with pytest.raises(TaskUnschedulableError):
@@ -137,26 +137,26 @@ class TestResources:
 class TestWaits:
     def test_get_times_out_and_may_be_asked_again(self) -> None:
         ob.init(num_cpus=1)
-        ref = ob.remote(nap).remote(0.3)
+        ref = ob.remote(nap).remote(1.0)
         for timeout in (0, 0.05):
             with pytest.raises(GetTimeoutError):
                 ob.get(ref, timeout=timeout)
             with pytest.raises(TimeoutError):
                 ob.get([ref], timeout=timeout)
-        assert ob.get([ref, ref], timeout=10) == [0.3, 0.3]
+        assert ob.get([ref, ref], timeout=10) == [1.0, 1.0]
 
     def test_get_raises_without_waiting_for_slower_ones(self) -> None:
         ob.init(num_cpus=2)
         begun = time.monotonic()
         with pytest.raises(ZeroDivisionError):
             ob.get([ob.remote(nap).remote(20), ob.remote(divmod).remote(1, 0)])
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 10
 
     def test_wait_keeps_order_and_gives_at_most_what_was_asked(self) -> None:
         ob.init(num_cpus=2)
-        slow, fast, failed = ob.remote(nap).remote(5), ob.remote(nap).remote(0), ob.remote(divmod).remote(1, 0)
-        assert ob.wait([slow, fast, failed], num_returns=2, timeout=4) == ([fast, failed], [slow])
-        assert ob.wait([slow, failed, fast], num_returns=1, timeout=4) == ([failed], [slow, fast])
+        slow, fast, failed = ob.remote(nap).remote(30), ob.remote(nap).remote(0), ob.remote(divmod).remote(1, 0)
+        assert ob.wait([slow, fast, failed], num_returns=2, timeout=15) == ([fast, failed], [slow])
+        assert ob.wait([slow, failed, fast], num_returns=1, timeout=15) == ([failed], [slow, fast])
         assert ob.wait([slow], timeout=0) == ([], [slow])
         assert ob.wait([]) == ([], [])
         for wrong in ([slow, slow], slow):
@@ -232,7 +232,7 @@ class TestCancel:
             with pytest.raises(TaskCancelledError):
                 ob.get(ref, timeout=10)
         assert ob.get(task.remote(0), timeout=10) == 0
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 10
         wait_until(lambda: ob.available_resources() == {"CPU": 1})
 
     def test_queued_ones_never_start(self, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_stopped_node_is_given_up_and_comes_back_as_another(commands: Commands, 
     folder = node_folder(node)
     os.kill(node, signal.SIGSTOP)
     try:
-        eventually(lambda: node not in commands.nodes(), within=LOSS_SECONDS + 1)
+        eventually(lambda: node not in commands.nodes(), within=LOSS_SECONDS)
     finally:
         os.kill(node, signal.SIGCONT)
     eventually(lambda: node in commands.nodes())
@@ -212,7 +212,7 @@ def test_stop_ends_what_does_not_finish(commands: Commands, tmp_path: Path, even
     done = subprocess.run(
         [*COMMAND, "stop", "--grace", "1.5"], env=commands.env, text=True, capture_output=True, timeout=30, check=True
     )
-    assert 1.5 < time.monotonic() - begun < 6
+    assert 1.5 < time.monotonic() - begun < 15
     assert "stopped: 1 node left" in done.stdout and "1 node with 1 task to leave" in done.stderr
     await_end(head, node)
     with pytest.raises(WorkerLostError):  # said before the node left

@@ -97,7 +97,7 @@ def test_pool_of_absurd_size_has_the_processes_that_its_tasks_need(native_pool_c
         started = time.monotonic()
         p.terminate()
         p.join()
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 10
 
 
 def test_context_is_ignored_with_a_warning(our_pool_class: Any) -> None:
