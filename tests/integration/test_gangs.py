@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -62,6 +63,24 @@ class Counter:
         time.sleep(seconds)
         return os.getpid()
 
+    def meet(self, folder: Path, name: str) -> bool:
+        """Wait until another one is here at the same time."""
+        (folder / name).touch()
+        while len(list(folder.iterdir())) < 2:
+            time.sleep(0.01)
+        return True
+
+
+@outboard.remote
+def asks(bundles: int) -> int:
+    with outboard.gang([{"CPU": 1}] * bundles) as gang:
+        return len(outboard.get([pid_after.options(gang=gang).remote() for _ in range(bundles)]))
+
+
+def test_a_task_asks_for_a_gang_beside_its_own_cpu() -> None:
+    assert outboard.get(asks.remote(CPUS - 1), timeout=20) == CPUS - 1
+    assert outboard.get(asks.options(num_cpus=0).remote(CPUS), timeout=20) == CPUS
+
 
 def test_bundles_are_set_aside_used_and_given_back() -> None:
     assert outboard.get_runtime_context().gang is None
@@ -71,16 +90,24 @@ def test_bundles_are_set_aside_used_and_given_back() -> None:
         in_gang = pid_after.options(gang=gang)
         busy = [in_gang.options(bundle=bundle).remote(0.2) for bundle in (0, 1, 0, 1)]
         assert len(set(outboard.get(busy))) == 2
-        assert outboard.get(in_gang.options(resources={"disk": 1}).remote()) not in outboard.get(busy)[::2]
-
-
-def test_a_full_node_serves_the_gang_and_the_gang_the_node() -> None:
-    with outboard.gang([{"CPU": 2}]) as gang:
-        long = pid_after.remote(1.0)  # the last CPU
+        alone = in_gang.options(resources={"disk": 1})
         begun = time.monotonic()
-        assert outboard.get(pid_after.options(gang=gang, num_cpus=2).remote())
-        assert time.monotonic() - begun < 0.9, "it waited for what is not its own"
-        assert outboard.get(long)
+        outboard.get([alone.remote(0.3), alone.remote(0.3)])
+        assert time.monotonic() - begun >= 0.6, "two had a disk at a time, of which one bundle has one"
+
+
+def test_a_full_node_serves_the_gang_and_the_gang_the_node(tmp_path: Path) -> None:
+    @outboard.remote
+    def wait_for(path: Path) -> bool:
+        while not path.exists():
+            time.sleep(0.01)
+        return True
+
+    with outboard.gang([{"CPU": 2}]) as gang:
+        long = wait_for.remote(tmp_path / "go")  # the last CPU
+        assert outboard.get(pid_after.options(gang=gang, num_cpus=2).remote(), timeout=20)
+        (tmp_path / "go").touch()
+        assert outboard.get(long, timeout=20)
 
 
 def test_children_run_in_the_gang_of_their_task_and_do_not_wait_for_it() -> None:
@@ -89,12 +116,11 @@ def test_children_run_in_the_gang_of_their_task_and_do_not_wait_for_it() -> None
         assert pids[0] not in pids[1:]
 
 
-def test_an_actor_keeps_to_its_bundle_and_actors_take_turns() -> None:
+def test_an_actor_keeps_to_its_bundle_and_actors_take_turns(tmp_path: Path) -> None:
     with outboard.gang([{"CPU": 1}, {"CPU": 1}]) as gang:
         actors = [Counter.options(gang=gang, num_cpus=1).remote() for _ in range(2)]
-        begun = time.monotonic()
-        assert len(set(outboard.get([actor.pid_after.remote(0.5) for actor in actors]))) == 2
-        assert time.monotonic() - begun < 0.95, "both are in one bundle"
+        calls = [actor.meet.remote(tmp_path, str(n)) for n, actor in enumerate(actors)]
+        assert outboard.get(calls, timeout=20) == [True, True], "both are in one bundle"
         one = Counter.options(gang=gang, bundle=0, num_cpus=1).remote()
         assert outboard.get([one.add.remote() for _ in range(3)]) == [1, 2, 3]
 

@@ -19,6 +19,7 @@ from outboard.scheduler.commands import (
     Resume,
     SendPacket,
     StartWorker,
+    StopWorker,
     Unbound,
 )
 from outboard.scheduler.intervals import Interval
@@ -139,6 +140,54 @@ def test_who_waits_for_a_bundle_again_keeps_nobody_from_the_rest_of_the_node() -
     node.start(node.on_blocked(parent.worker, 0.0) + node.submit(1, ANY))
     node.on_unblock(parent.worker, 0.0)
     assert len(submitted(node, 1, 1)) == 1
+
+
+def test_what_a_blocked_task_has_lent_is_no_gangs() -> None:
+    node = Node(1)
+    [parent] = submitted(node, 1, 1)
+    [child] = packets(node.start(node.on_blocked(parent.worker, 0.0) + node.submit(1)))
+    assert node.on_prepare_bundles(GANG, 1, {0: CPU}, 0.0) == []
+    assert not [c for c in node.finish(child) if c == Prepared(GANG, 1)]
+    assert only(node.on_unblock(parent.worker, 0.1), Resume).worker == parent.worker
+    assert Prepared(GANG, 1) in node.finish(parent)
+
+
+def test_short_tasks_that_never_end_leave_their_cpu_to_a_gang() -> None:
+    node = Node(1).measured(0.001)
+    waiting = packets(node.submit(2000))
+    assert node.on_prepare_bundles(GANG, 1, {0: CPU}, 0.0) == []
+    said: list[Command] = []
+    for _ in range(len(waiting)):
+        said = node.finish(waiting.pop(0), 0.001)
+        assert not packets(said), "it was topped up"
+    assert said[-1] == Prepared(GANG, 1)
+
+
+@pytest.mark.parametrize("with_gang", [False, True])
+def test_roots_take_turns_whether_or_not_there_is_a_gang(with_gang: bool) -> None:
+    node = Node(3)
+    if with_gang:
+        ganged(node, {0: CPU})
+        [parent] = submitted(node, 1, ANY)
+        node.on_blocked(parent.worker, 0.0)
+    else:
+        node.dispatch = Node(2).dispatch
+    other = ROOT + 1
+    node.on_client_joined(other, other, 0.0)
+    node.on_kind(other, KindSpec(1, 0, ONE))
+    running = packets(node.start(node.on_submitted(ROOT, Interval(ROOT, 0, 100, 0, 1, 1, [b"call"] * 12), 0.0)))
+    node.on_submitted(other, Interval(other, 0, 100, 0, 1, 1, [b"call"] * 12), 0.0)
+    order: list[int] = []
+    now = 0.0
+    while running and len(order) < 16:
+        packet, now = running.pop(0), now + 0.5
+        order.append(packet.intervals[0].owner)
+        done = [(i.owner, i.stream, i.first, len(i.calls), i.stride, i.attempt) for i in packet.intervals]
+        said = node.on_finished(packet.worker, packet.packet, done, 1.0, True, now)
+        said += [c for stopped in said if isinstance(stopped, StopWorker)
+                 for c in node.on_worker_died(stopped.worker, (), None, False, now)]  # fmt: skip
+        running += packets(said + node.start(said))
+    assert min(order[4:].count(ROOT), order[4:].count(other)) >= 4, order
 
 
 def test_tasks_held_back_for_a_wide_one_do_not_hold_back_a_gang() -> None:
