@@ -164,8 +164,8 @@ def test_cancel_reaches_a_task_that_waits_for_another(cluster: Any, force: bool)
     ob.wait([ref], timeout=0.3)
     ob.cancel(ref, force=force)
     with pytest.raises(TaskCancelledError):
-        ob.get(ref, timeout=5)
-    assert ob.get(ob.remote(same).remote(2), timeout=5) == 2
+        ob.get(ref, timeout=20)
+    assert ob.get(ob.remote(same).remote(2), timeout=20) == 2
 
 
 def wait_for_child() -> Any:

@@ -261,7 +261,7 @@ class TestCancel:
         ob.cancel(ref, force=force)
         with pytest.raises(TaskCancelledError):
             ob.get(ref, timeout=10)
-        wait_until(lambda: ob.available_resources() == {"CPU": 2}, within=3)
+        wait_until(lambda: ob.available_resources() == {"CPU": 2}, within=10)
 
     def test_what_depends_on_it_is_cancelled(self) -> None:
         ob.init(num_cpus=1)

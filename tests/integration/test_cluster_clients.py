@@ -397,7 +397,7 @@ def test_interrupt_ends_the_wait_for_a_head(
         program.stdout.readline()
         (own,) = eventually(psutil.Process(program.pid).children)
         program.send_signal(signal.SIGINT)
-        _, said = program.communicate(timeout=5)
+        _, said = program.communicate(timeout=20)
     assert said.splitlines()[-1] == "KeyboardInterrupt" and program.returncode == -signal.SIGINT
     await_end(own.pid)
 

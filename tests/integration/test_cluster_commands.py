@@ -160,7 +160,7 @@ def test_head_does_not_wait_for_nodes_that_have_gone(commands: Commands, eventua
         os.kill(pid, signal.SIGTERM)  # each by itself: the node cannot say goodbye to a head that has ended
     await_end(*before)
     node = commands.head()[1]
-    found = eventually(lambda: None if (found := commands.status())["settling"] else found, within=2.0)
+    found = eventually(lambda: None if (found := commands.status())["settling"] else found, within=5.0)
     assert [shown["pid"] for shown in found["nodes"]] == [node]
     engine = connect_to(node)
     assert engine.get(engine.submit(abs, (-1,), {}, TaskOptions()), 2.0) == 1
