@@ -85,7 +85,7 @@ def test_task_that_waits_beside_its_thread_gives_back_its_cpu(cluster: Callable[
 def quiet_node(handlers: dict[int, Any]) -> Any:
     """Make the part of a node that handles frames."""
     node = object.__new__(nodes.Node)
-    node.handlers, node.tree, node.peering, node.seeker, node.names = handlers, None, None, None, None
+    node.handlers, node.tree, node.peering, node.seeker, node.names, node.gangs = handlers, None, None, None, None, None
     node.settled, node.killed, node.peers = [], [], {}  # type: ignore[attr-defined]  # of the test
     node.settle = lambda: node.settled.append(1)  # type: ignore[attr-defined, method-assign]  # counts
     workforce = SimpleNamespace(kill=node.killed.append, forget_bindings=lambda client: None)
